@@ -1,0 +1,1 @@
+"""Choices for the Hydra application of experiments/run.py; defaults live in the dataclasses they name."""

@@ -1,0 +1,1 @@
+"""Who can win, and how much? The commands that run, compare and report experiments."""

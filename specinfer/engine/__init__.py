@@ -1,0 +1,1 @@
+"""How does one step turn scheduled requests into committed tokens?"""

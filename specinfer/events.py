@@ -1,0 +1,55 @@
+"""What happened at each step, for each request?
+
+The one source of every figure: metrics are functions of these events and of nothing else. Always true: summed over a
+request's events, `num_emitted` equals its output tokens; times are those of the whole step, so that a sum over steps
+takes each `step` once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+EVENT_SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepEvent:
+    """One request in one engine step. Times in seconds."""
+
+    step: int
+    request_id: str
+    context_len: int
+    """Committed tokens before the step."""
+    batch_size: int
+    """Requests in the step."""
+    num_scheduled_tokens: int
+    """Tokens of this request in the forward: prefill chunk, or pending token and drafts."""
+    is_prefill: bool
+    """The row held tokens never emitted by the engine (prompt, or recomputed after a preemption)."""
+    proposer: str
+    provenance: list[str]
+    """Who proposed each draft token; empty where the proposer is no combinator."""
+    draft_token_ids: list[int]
+    draft_q: list[float]
+    """q of each draft token, 1 where deterministic."""
+    draft_p: list[float]
+    """p of each draft token under the target's law at its row."""
+    num_accepted: int
+    """Draft tokens that the verifier accepted, before any stop cut."""
+    next_token_id: int | None
+    """The token after the accepted ones; None for a prefill chunk that is not the last."""
+    num_emitted: int
+    """Tokens that reached the output, after the stop cut."""
+    num_cut: int
+    """Verified tokens thrown away behind a stop."""
+    draft_s: float
+    """Drafting of the tokens verified in this step (done at the end of the step before)."""
+    forward_s: float
+    verify_s: float
+    """Logits processing, sampling and verification."""
+    other_s: float
+    """Scheduling, batch building, commit, detokenization."""
+
+    @property
+    def is_decode(self) -> bool:
+        return not self.is_prefill

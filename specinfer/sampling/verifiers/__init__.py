@@ -1,0 +1,1 @@
+"""Which draft tokens stand? One file a rule."""
