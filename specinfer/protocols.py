@@ -84,9 +84,13 @@ class CausalModel(Protocol):
     vocab_size: int
     """Width of the logits; at least the tokenizer's length."""
     max_model_len: int
-    kv_layers: Sequence[KVLayerSpec]
     dtype: torch.dtype
     device: torch.device
+
+    @property
+    def kv_layers(self) -> Sequence[KVLayerSpec]:
+        """The cache shape of each attention layer, in the order of `kv_cache` below."""
+        ...
 
     def forward(self, batch: Any, kv_cache: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
         """Logits [num_logits_rows, vocab_size], float32 or float64, of the rows in `batch.logits_rows`.

@@ -11,6 +11,7 @@ import importlib
 import typing
 from collections.abc import Mapping, Sequence
 from enum import Enum
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
@@ -19,6 +20,7 @@ from specinfer.errors import PluginError
 KINDS = ("proposers", "verifiers", "controllers", "grammars", "trackers")
 
 
+@cache  # reading every installed package's metadata takes milliseconds
 def _entry_points(kind: str) -> dict[str, EntryPoint]:
     if kind not in KINDS:
         raise PluginError(f"unknown kind of component {kind!r}; known: {', '.join(KINDS)}")
@@ -93,7 +95,7 @@ def describe(component: object) -> Any:
         fields = {f.name: describe(getattr(component, f.name)) for f in dataclasses.fields(component) if f.init}
         return {"_target_": _path(type(component)).replace(":", "."), **fields}
     if isinstance(component, Enum):
-        return component.value
+        return component.name  # the form that a Hydra override takes
     if isinstance(component, Mapping):
         return {key: describe(value) for key, value in component.items()}
     if isinstance(component, Sequence) and not isinstance(component, str):

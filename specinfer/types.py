@@ -156,6 +156,14 @@ class Draft:
     probs: Tensor | None = None
     provenance: Sequence[str] | None = None
 
+    def truncate(self, num_tokens: int) -> Draft:
+        """The first `num_tokens` tokens. Exact for any q as long as the length does not depend on the cut tokens."""
+        return Draft(
+            self.token_ids[:num_tokens],
+            None if self.probs is None else self.probs[:num_tokens],
+            None if self.provenance is None else self.provenance[:num_tokens],
+        )
+
 
 @dataclass(slots=True)
 class Logprob:

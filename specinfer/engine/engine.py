@@ -1,0 +1,250 @@
+"""How does one step turn scheduled requests into committed tokens?
+
+    plan    = schedule()          rows of tokens, drafts included
+    logits  = forward(build(plan))
+    sampled = verify(logits)      accepted drafts and one more token a row
+    commit(sampled)               tokens, KV, stops, outputs, events
+    propose()                     drafts for the next step
+
+Always true: between steps every in-flight request has committed tokens only, with K/V for all but the pending ones;
+a request that fails takes nobody with it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from specinfer.config import EngineConfig
+from specinfer.engine.admission import Admission
+from specinfer.engine.batch import LogitsSpan, build_batch
+from specinfer.engine.block_pool import BlockPool
+from specinfer.engine.drafting import Drafter
+from specinfer.engine.output import RequestGroup
+from specinfer.engine.recording import RowOutcome, StepTimes, step_events
+from specinfer.engine.request import Request
+from specinfer.engine.runner import Runner
+from specinfer.engine.scheduler import ScheduledRow, Scheduler, StepPlan
+from specinfer.engine.verification import SampledRow, verify_rows
+from specinfer.errors import RequestError
+from specinfer.events import StepEvent
+from specinfer.protocols import (
+    DraftController,
+    EngineLoad,
+    LoadedModel,
+    Proposer,
+    ProposerContext,
+    Randomness,
+    Verifier,
+)
+from specinfer.sampling.logprobs import raw_logprobs
+from specinfer.sampling.rng import CounterRandomness
+from specinfer.types import FinishReason, RequestOutput, SamplingParams
+
+
+class Engine:
+    """One target model serving many requests, with one proposer, verifier and controller."""
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        loaded: LoadedModel,
+        proposer: Proposer,
+        verifier: Verifier,
+        controller: DraftController,
+        *,
+        proposer_name: str,
+        randomness: Randomness | None = None,
+    ) -> None:
+        """randomness: None for CounterRandomness(config.seed); tests pass one that enumerates every outcome."""
+        self.loaded = loaded
+        self.verifier = verifier
+        self.randomness = CounterRandomness(config.seed) if randomness is None else randomness
+        self.runner = Runner(loaded.model, config.cache)
+        self.pool = BlockPool(
+            self.runner.num_blocks, config.cache.block_size, enable_prefix_caching=config.cache.enable_prefix_caching
+        )
+        self.scheduler = Scheduler(config.scheduler, self.pool)
+        max_model_len = min(config.max_model_len or loaded.model.max_model_len, loaded.model.max_model_len)
+        num_kv_tokens = self.pool.num_blocks * self.pool.block_size
+        self._admission = Admission(loaded, max_model_len, num_kv_tokens, config.seed)
+        self.drafter = Drafter(
+            proposer,
+            controller,
+            ProposerContext(
+                vocab_size=loaded.model.vocab_size,
+                max_model_len=max_model_len,
+                eos_token_ids=loaded.eos_token_ids,
+                tokenizer=loaded.tokenizer,
+                randomness=self.randomness,
+                device=loaded.model.device,
+            ),
+        )
+        self.events: list[StepEvent] = []
+        self._record_events = config.record_events
+        self._proposer_name = proposer_name
+        self._groups: dict[str, RequestGroup] = {}
+        self._group_of: dict[str, RequestGroup] = {}
+        self._num_arrivals = 0
+        self._num_steps = 0
+        self._draft_s = 0.0
+
+    # ------------------------------------------------------------------------------------------ requests
+
+    def add_request(
+        self, request_id: str, prompt: str | Sequence[int], params: SamplingParams, *, cache_salt: str = ""
+    ) -> None:
+        """Queue a request; RequestError, with nothing queued, when it cannot be served.
+
+        cache_salt: only requests with the same salt share prefix-cache blocks.
+        """
+        if request_id in self._groups:
+            raise RequestError(f"request id {request_id!r} is already in flight")
+        prompt_token_ids = self._admission.prompt_token_ids(prompt)
+        requests = self._admission.requests(
+            request_id, prompt_token_ids, params, arrival_index=self._num_arrivals, cache_salt=cache_salt
+        )
+        self._num_arrivals += len(requests)
+        group = RequestGroup(
+            request_id=request_id,
+            prompt=prompt if isinstance(prompt, str) else None,
+            prompt_token_ids=prompt_token_ids,
+            requests=requests,
+            arrival_s=time.perf_counter(),
+            output_kind=params.output_kind,
+        )
+        self._groups[request_id] = group
+        for request in requests:
+            self._group_of[request.request_id] = group
+            self.drafter.start(request)
+            self.scheduler.add(request)
+
+    def abort(self, request_id: str) -> RequestOutput | None:
+        """End a request now; its output so far, or None for an id that is not in flight."""
+        group = self._groups.get(request_id)
+        if group is None:
+            return None
+        for request in group.requests:
+            if not request.is_finished:
+                self._finish(request, FinishReason.ABORT)
+        return self._report(group)
+
+    @property
+    def has_unfinished_requests(self) -> bool:
+        return bool(self._groups)
+
+    def reset_prefix_cache(self) -> None:
+        """Forget all cached prefixes; requests in flight are not touched."""
+        self.pool.reset_prefix_cache()
+
+    # ---------------------------------------------------------------------------------------------- step
+
+    def step(self) -> list[RequestOutput]:
+        """Run one step; the outputs of the requests it moved on, in the kind each asked for."""
+        if not self._groups:
+            return []
+        times = StepTimes(draft_s=self._draft_s)
+        started = time.perf_counter()
+        plan = self.scheduler.schedule()
+        assert plan.rows, "unfinished requests, but none can run"
+        batch, spans = build_batch(plan.rows, self.pool.block_size, self.loaded.model.device)
+
+        before_forward = time.perf_counter()
+        logits = self.runner.forward(batch)
+        after_forward = time.perf_counter()
+        sampled = verify_rows(plan.rows, spans, logits, self.verifier, self.randomness)
+        after_verify = time.perf_counter()
+
+        outcomes = self._commit(plan, spans, sampled, logits)
+        outputs = self._outputs(sampled)
+        before_draft = time.perf_counter()
+        self._propose()
+        self._draft_s = time.perf_counter() - before_draft
+
+        times.forward_s = after_forward - before_forward
+        times.verify_s = after_verify - after_forward
+        times.other_s = before_draft - started - times.forward_s - times.verify_s
+        if self._record_events:
+            self.events += step_events(self._num_steps, self._proposer_name, outcomes, times)
+        self._num_steps += 1
+        return outputs
+
+    def _commit(
+        self, plan: StepPlan, spans: Sequence[LogitsSpan], sampled: Sequence[SampledRow], logits: Tensor
+    ) -> list[RowOutcome]:
+        by_request = {id(item.row): item for item in sampled}
+        outcomes = []
+        for row, span in zip(plan.rows, spans, strict=True):
+            outcome = RowOutcome(row, context_len=row.request.num_tokens, is_prefill=row.is_prefill)
+            if span.sampled_start > span.prompt_start:
+                self._add_prompt_logprobs(row, logits[span.prompt_start : span.sampled_start])
+            item = by_request.get(id(row))
+            if item is None:
+                self.scheduler.commit(row, row.num_scheduled_tokens)
+            else:
+                self._commit_sampled(item, outcome, logits)
+            outcomes.append(outcome)
+        return outcomes
+
+    def _commit_sampled(self, item: SampledRow, outcome: RowOutcome, logits: Tensor) -> None:
+        row, request = item.row, item.row.request
+        num_pending = request.num_tokens - row.start
+        num_kept = request.text.walk(item.token_ids)
+        emitted = item.token_ids[:num_kept]
+        request.append(emitted)
+        self.scheduler.commit(row, num_pending + min(item.num_accepted, num_kept))
+        if request.params.logprobs is not None:
+            rows = logits[item.span.sampled_start : item.span.sampled_start + num_kept]
+            entries = raw_logprobs(rows, emitted, request.params.logprobs, self.loaded.tokenizer)
+            request.text.add_logprobs(entries, emitted)
+        if row.num_drafts:
+            self.drafter.observe(request, row.num_drafts, item.num_accepted)
+        outcome.draft_p, outcome.num_accepted = item.draft_p, item.num_accepted
+        outcome.next_token_id = item.token_ids[-1] if item.error is None else None
+        outcome.num_emitted, outcome.num_cut = num_kept, len(item.token_ids) - num_kept
+        if request.text.finish_reason is not None:
+            self._finish(request, request.text.finish_reason)
+        elif item.error is not None:
+            request.error = str(item.error)
+            self._finish(request, FinishReason.ERROR)
+
+    def _add_prompt_logprobs(self, row: ScheduledRow, logits: Tensor) -> None:
+        known, num_top = row.request.text.prompt_logprobs, row.request.params.prompt_logprobs
+        assert known is not None and num_top is not None
+        targets = row.request.token_ids[row.start + 1 : row.start + 1 + len(logits)].tolist()
+        skip = len(known) - (row.start + 1)  # computed before a preemption
+        if skip < len(targets):
+            known += raw_logprobs(logits[skip:], targets[skip:], num_top, self.loaded.tokenizer)
+
+    def _finish(self, request: Request, reason: FinishReason) -> None:
+        request.text.abandon(reason)
+        self.scheduler.finish(request)
+        self.drafter.stop(request)
+
+    def _outputs(self, sampled: Sequence[SampledRow]) -> list[RequestOutput]:
+        groups = {id(group): group for item in sampled if (group := self._group_of[item.row.request.request_id])}
+        now = time.perf_counter()
+        for group in groups.values():
+            if group.first_token_s is None and any(request.num_output_tokens for request in group.requests):
+                group.first_token_s = now
+        return [output for group in groups.values() if (output := self._report(group)) is not None]
+
+    def _report(self, group: RequestGroup) -> RequestOutput | None:
+        if group.is_finished:
+            group.finished_s = time.perf_counter()
+            del self._groups[group.request_id]
+            for request in group.requests:
+                del self._group_of[request.request_id]
+        return group.output()
+
+    def _propose(self) -> None:
+        load = EngineLoad(len(self.scheduler.running), len(self.scheduler.waiting))
+        self.drafter.propose(self.scheduler.running, load)
+
+    def check_integrity(self) -> None:
+        """Assert the invariants of queues, block tables and pool; for tests, between steps."""
+        self.scheduler.check_integrity()
+        in_flight = {r.request_id for r in (*self.scheduler.running, *self.scheduler.waiting)}
+        assert in_flight == {r.request_id for g in self._groups.values() for r in g.requests if not r.is_finished}

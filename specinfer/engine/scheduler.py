@@ -1,0 +1,216 @@
+"""Which tokens of which requests run in the next step?
+
+One notion: a row has `num_scheduled_tokens`, be they a prompt chunk, a pending token, or a pending token and drafts.
+Who owns KV: `schedule` allocates blocks for all scheduled tokens; `commit` publishes what is full and computed;
+`finish` and preemption free the table. Always true: the sum of scheduled tokens is within the budget; every running
+request gets at least one token a step or is preempted; the first in rank always runs, so none starves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from specinfer.config import SchedulerConfig, SchedulingPolicy
+from specinfer.engine.block_pool import BlockPool
+from specinfer.engine.request import Request, Status
+from specinfer.types import Draft
+
+
+@dataclass(slots=True)
+class ScheduledRow:
+    """A stretch of one request: tokens `start : start + num_scheduled_tokens`, drafts last."""
+
+    request: Request
+    start: int
+    num_scheduled_tokens: int
+    draft: Draft | None
+    """The drafts that are scheduled, None for none."""
+
+    @property
+    def num_drafts(self) -> int:
+        return len(self.draft.token_ids) if self.draft is not None else 0
+
+    @property
+    def is_prefill(self) -> bool:
+        """Whether it computes tokens that were never pending from the step before: prompt, or KV lost to preemption."""
+        pending = self.request.num_tokens - self.start
+        return pending > 1 or self.request.num_output_tokens == 0
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether it reaches the last committed token, so that a new one comes out."""
+        return self.start + self.num_scheduled_tokens >= self.request.num_tokens
+
+
+@dataclass(slots=True)
+class StepPlan:
+    """One step's rows, in rank order, and who lost their KV to make room."""
+
+    rows: list[ScheduledRow] = field(default_factory=list)
+    preempted: list[Request] = field(default_factory=list)
+
+
+class Scheduler:
+    """Keeps the queues and the block tables."""
+
+    def __init__(self, config: SchedulerConfig, pool: BlockPool) -> None:
+        self.config = config
+        self.pool = pool
+        self.waiting: list[Request] = []
+        self.running: list[Request] = []
+        self._num_steps = 0
+        self._waiting_is_sorted = True
+
+    def add(self, request: Request) -> None:
+        """Queue a new request, or one that was preempted."""
+        request.status = Status.WAITING
+        request.queued_step = self._num_steps
+        self.waiting.append(request)
+        self._waiting_is_sorted = False
+
+    def schedule(self) -> StepPlan:
+        """Choose the next step's rows and allocate their blocks: running requests first, then waiting ones."""
+        self._num_steps += 1
+        plan = StepPlan()
+        budget = self._schedule_running(plan)
+        if not plan.preempted:
+            self._admit_waiting(plan, budget)
+        return plan
+
+    def _schedule_running(self, plan: StepPlan) -> int:
+        budget = self.config.max_num_batched_tokens
+        self.running.sort(key=_rank)
+        index = 0
+        while index < len(self.running):
+            request = self.running[index]
+            # One token is kept for each request behind this one, so that a long prompt delays nobody.
+            available = budget - (len(self.running) - index - 1)
+            num_tokens = min(request.num_pending_tokens + request.num_draft_pending, available)
+            num_tokens = self._make_room(request, num_tokens, plan)
+            if num_tokens == 0:  # it was last in rank and gave up its own blocks
+                break
+            plan.rows.append(_row(request, num_tokens))
+            budget -= num_tokens
+            index += 1
+        return budget
+
+    def _make_room(self, request: Request, num_tokens: int, plan: StepPlan) -> int:
+        """Blocks for `num_tokens` more tokens: without drafts if those do not fit, 0 if it was preempted itself."""
+        while not self._grow(request, num_tokens):
+            if num_tokens > request.num_pending_tokens:  # a draft never costs another request its KV
+                num_tokens = request.num_pending_tokens
+                continue
+            victim = self.running[-1]
+            self._preempt(victim, plan)
+            if victim is request:
+                return 0
+        return num_tokens
+
+    def _grow(self, request: Request, num_tokens: int) -> bool:
+        """Extend the table to hold `num_tokens` beyond the computed ones; False, changing nothing, if it cannot."""
+        needed = -(-(request.num_computed_tokens + num_tokens) // self.pool.block_size) - len(request.block_ids)
+        if needed <= 0:
+            return True
+        new = self.pool.allocate(needed, after=request.block_ids[-1] if request.block_ids else None)
+        if new is None:
+            return False
+        request.block_ids.extend(new)
+        return True
+
+    def _admit_waiting(self, plan: StepPlan, budget: int) -> None:
+        self._sort_waiting()
+        while self.waiting and budget > 0 and len(self.running) < self.config.max_num_seqs:
+            request = self.waiting[0]
+            cached = self._match_prefix(request)
+            self.pool.share(cached)
+            request.block_ids = list(cached)
+            request.num_computed_tokens = len(cached) * self.pool.block_size
+            num_tokens = min(request.num_pending_tokens, budget)
+            if not self._grow(request, num_tokens):
+                self._release(request)
+                break
+            if request.num_cached_tokens is None:
+                request.num_cached_tokens = request.num_computed_tokens
+            request.status = Status.RUNNING
+            self.running.append(self.waiting.pop(0))
+            plan.rows.append(_row(request, num_tokens))
+            budget -= num_tokens
+
+    def _match_prefix(self, request: Request) -> list[int]:
+        """Blocks already computed. The last token is always left to compute: its logits are needed."""
+        if not self.pool.enable_prefix_caching or request.params.prompt_logprobs is not None:
+            return []
+        num_full = (request.num_tokens - 1) // self.pool.block_size
+        return self.pool.match(request.block_hashes(num_full, self.pool.block_size))
+
+    def _sort_waiting(self) -> None:
+        aging = self.config.priority_aging_steps
+        if self.config.policy is SchedulingPolicy.FCFS:
+            for request in self.waiting if not self._waiting_is_sorted else ():
+                request.priority = 0
+        elif aging is not None:
+            for request in self.waiting:
+                request.priority = request.params.priority - (self._num_steps - request.queued_step) // aging
+            self._waiting_is_sorted = False
+        if not self._waiting_is_sorted:
+            self.waiting.sort(key=_rank)
+            self._waiting_is_sorted = True
+
+    def commit(self, row: ScheduledRow, num_computed: int) -> None:
+        """Record that the first `num_computed` scheduled tokens stand; full blocks become findable."""
+        request = row.request
+        request.num_computed_tokens = row.start + num_computed
+        assert request.num_computed_tokens <= request.num_tokens
+        if self.pool.enable_prefix_caching:
+            first = row.start // self.pool.block_size
+            num_full = request.num_computed_tokens // self.pool.block_size
+            hashes = request.block_hashes(num_full, self.pool.block_size)
+            for index in range(first, num_full):
+                self.pool.publish(request.block_ids[index], hashes[index])
+
+    def finish(self, request: Request) -> None:
+        """Take a request out, whatever its state, and free its KV."""
+        if request.status is Status.RUNNING:
+            self.running.remove(request)
+        elif request.status is Status.WAITING:
+            self.waiting.remove(request)
+        self._release(request)
+        request.status = Status.FINISHED
+
+    def _preempt(self, request: Request, plan: StepPlan) -> None:
+        """Drop KV and drafts; outputs stay, and the tokens are computed again when it is next admitted."""
+        self.running.remove(request)
+        self._release(request)
+        request.draft = None
+        request.num_preemptions += 1
+        plan.preempted.append(request)
+        self.add(request)
+
+    def _release(self, request: Request) -> None:
+        self.pool.free(request.block_ids)
+        request.block_ids = []
+        request.num_computed_tokens = 0
+
+    def check_integrity(self) -> None:
+        """Assert the invariants of queues and pool, between steps."""
+        self.pool.check_integrity(request.block_ids for request in self.running)
+        assert not any(request.block_ids for request in self.waiting)
+        assert all(request.status is Status.RUNNING for request in self.running)
+        assert all(request.status is Status.WAITING for request in self.waiting)
+        for request in self.running:
+            assert 0 <= request.num_computed_tokens < request.num_tokens
+            assert request.num_computed_tokens <= len(request.block_ids) * self.pool.block_size
+
+
+def _rank(request: Request) -> tuple[int, int]:
+    return request.priority, request.arrival_index
+
+
+def _row(request: Request, num_tokens: int) -> ScheduledRow:
+    draft, request.draft = request.draft, None
+    num_drafts = num_tokens - request.num_pending_tokens
+    if draft is None or num_drafts <= 0:
+        draft = None
+    elif num_drafts < len(draft.token_ids):
+        draft = draft.truncate(num_drafts)
+    return ScheduledRow(request, request.num_computed_tokens, num_tokens, draft)

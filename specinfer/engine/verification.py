@@ -1,0 +1,116 @@
+"""Which tokens does each sampled row emit?
+
+Always true: rows without drafts are sampled directly and never reach the verifier; a request whose law cannot be
+formed, or on which the verifier fails, gets an error of its own and no other is touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from specinfer.engine.batch import LogitsSpan
+from specinfer.engine.scheduler import ScheduledRow
+from specinfer.errors import RequestError
+from specinfer.protocols import Purpose, Randomness, Verdict, Verifier, VerifyItem
+from specinfer.sampling.processing import LawSegment, ProcessedRows, process
+from specinfer.sampling.target import cut_verdict
+from specinfer.types import Draft
+
+
+@dataclass(slots=True)
+class SampledRow:
+    """A scheduled row that reached its last committed token, with its outcome."""
+
+    row: ScheduledRow
+    span: LogitsSpan
+    draft_p: list[float]
+    """p of each scheduled draft token."""
+    num_accepted: int = 0
+    token_ids: list[int] = field(default_factory=list)
+    """Accepted draft tokens, then the token after them; empty where there is an error."""
+    error: RequestError | None = None
+
+
+def verify_rows(
+    rows: Sequence[ScheduledRow],
+    spans: Sequence[LogitsSpan],
+    logits: Tensor,
+    verifier: Verifier,
+    randomness: Randomness,
+) -> list[SampledRow]:
+    """Form p at every sampled row and decide; in the order of `rows`."""
+    sampled = [(row, span) for row, span in zip(rows, spans, strict=True) if row.is_sampled]
+    if not sampled:
+        return []
+    segments = [
+        LawSegment(row.request.law, row.request.output_token_ids.tolist(), row.draft.token_ids if row.draft else ())
+        for row, _ in sampled
+    ]
+    targets = process(_sampled_logits(logits, sampled), segments, randomness)
+    results: list[SampledRow] = []
+    drafted: list[tuple[SampledRow, VerifyItem, ProcessedRows]] = []
+    for (row, span), target in zip(sampled, targets, strict=True):
+        if isinstance(target, RequestError):
+            results.append(SampledRow(row, span, [0.0] * row.num_drafts, error=target))
+            continue
+        item = VerifyItem(target, row.draft or _NO_DRAFT, row.request.seed, row.request.num_output_tokens)
+        draft_p = [target.prob(i, token_id) for i, token_id in enumerate(item.draft.token_ids)]
+        results.append(SampledRow(row, span, draft_p))
+        if row.draft is None:
+            results[-1].token_ids = [target.sample(0, item.key(0, Purpose.SAMPLE))]
+        else:
+            drafted.append((results[-1], item, target))
+    verdicts = _verdicts([item for _, item, _ in drafted], verifier, randomness)
+    for (result, item, target), verdict in zip(drafted, verdicts, strict=True):
+        _apply(result, item.draft, target, verdict)
+    return results
+
+
+_NO_DRAFT = Draft(())
+
+
+def _apply(result: SampledRow, draft: Draft, target: ProcessedRows, verdict: Verdict | RequestError) -> None:
+    if isinstance(verdict, RequestError):
+        result.error = verdict
+        return
+    verdict = cut_verdict(verdict, target, draft.token_ids)
+    result.num_accepted = verdict.num_accepted
+    result.token_ids = [*draft.token_ids[: verdict.num_accepted], verdict.token_id]
+
+
+def _sampled_logits(logits: Tensor, sampled: Sequence[tuple[ScheduledRow, LogitsSpan]]) -> Tensor:
+    """The logits rows of the sampled rows, adjacent; prompt-logprob rows lie between them only when asked for."""
+    if sum(span.end - span.sampled_start for _, span in sampled) == len(logits):
+        return logits
+    keep = [index for _, span in sampled for index in range(span.sampled_start, span.end)]
+    return logits[keep]
+
+
+def _verdicts(
+    items: Sequence[VerifyItem], verifier: Verifier, randomness: Randomness
+) -> Sequence[Verdict | RequestError]:
+    """The verifier's verdicts; one by one where the batch raises, so that only the culprit fails."""
+    if not items:
+        return []
+    try:
+        verdicts = verifier.verify(items, randomness)
+        if len(verdicts) != len(items):
+            raise RequestError(f"{len(verdicts)} verdicts for {len(items)} drafts")
+        return [_checked(verdict, item) for verdict, item in zip(verdicts, items, strict=True)]
+    except Exception as error:  # whatever a foreign verifier raises
+        if len(items) == 1:
+            name = type(verifier).__name__
+            return [RequestError(f"{name} failed on this request: {type(error).__name__}: {error}")]
+        return [_verdicts([item], verifier, randomness)[0] for item in items]
+
+
+def _checked(verdict: Verdict, item: VerifyItem) -> Verdict:
+    num_drafts = len(item.draft.token_ids)
+    if not 0 <= verdict.num_accepted <= num_drafts:
+        raise RequestError(f"{verdict.num_accepted} accepted tokens of a draft of {num_drafts}")
+    if verdict.token_id < 0:
+        raise RequestError(f"token id {verdict.token_id} is outside the vocabulary")
+    return verdict

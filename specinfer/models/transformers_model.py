@@ -1,0 +1,139 @@
+"""Which transformers models can be served, and how is one run?
+
+Any causal language model whose every layer's memory is plain attention through transformers' interface. Always true:
+a model that got here gives, through the paged cache and in chunks, the logits of its own plain forward; one that does
+not is refused by name when it is loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from specinfer.errors import UnsupportedModelError
+from specinfer.kernels.metadata import ForwardBatch
+from specinfer.models.paged import ATTENTION_NAME, LayerProbe, PagedContext, register
+from specinfer.protocols import KVLayerSpec
+
+_TOLERANCE = {torch.float64: 1e-5, torch.float32: 2e-3, torch.float16: 0.1, torch.bfloat16: 0.5}
+"""Largest difference of log-probabilities that rounding explains in the self-check (some plain forwards round their
+attention weights to float32 whatever the model's dtype)."""
+_CHECK_LEN, _CHECK_CHUNK, _CHECK_BLOCK = 24, 15, 4
+
+
+class TransformersModel:
+    """protocols.CausalModel around a transformers model, which is switched to paged attention for good."""
+
+    def __init__(self, hf_model: Any, *, name: str, max_model_len: int | None = None) -> None:
+        """Probe and check the model; UnsupportedModelError, by name, for one that would run wrongly.
+
+        max_model_len: None for the configuration's max_position_embeddings.
+        """
+        register()
+        self.name = name
+        self._model = hf_model.eval()
+        text_config = hf_model.config.get_text_config()
+        _refuse_by_config(name, hf_model, text_config)
+        self.vocab_size = int(hf_model.get_output_embeddings().weight.shape[0])
+        self.max_model_len = int(max_model_len or getattr(text_config, "max_position_embeddings", None) or 2048)
+        self.dtype: torch.dtype = hf_model.dtype
+        self.device: torch.device = hf_model.device
+        plain_attention = "sdpa" if getattr(hf_model, "_supports_sdpa", False) else "eager"
+        token_ids = torch.randint(self.vocab_size, (_CHECK_LEN,), generator=torch.Generator().manual_seed(0))
+        token_ids = token_ids[: self.max_model_len].to(self.device)
+        with torch.inference_mode():
+            hf_model.set_attn_implementation(plain_attention)
+            expected = hf_model(input_ids=token_ids[None], use_cache=False).logits[0]
+            hf_model.set_attn_implementation(ATTENTION_NAME)
+            self._specs = _probe(name, hf_model, token_ids[:1], text_config.num_hidden_layers)
+            self._cache_index = {layer_idx: i for i, layer_idx in enumerate(sorted(self._specs))}
+            self._check(token_ids, expected)
+
+    @property
+    def kv_layers(self) -> Sequence[KVLayerSpec]:
+        return [self._specs[layer_idx] for layer_idx in sorted(self._specs)]
+
+    @torch.inference_mode()
+    def forward(self, batch: ForwardBatch, kv_cache: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
+        """One flattened sequence through the model; see protocols.CausalModel."""
+        logits: Tensor = self._model(
+            input_ids=batch.token_ids[None],
+            position_ids=batch.positions[None],
+            use_cache=False,
+            logits_to_keep=batch.logits_rows,
+            paged=PagedContext(batch, kv_cache, self._cache_index),
+        ).logits[0]
+        return logits if logits.dtype == torch.float64 else logits.float()
+
+    def _check(self, token_ids: Tensor, expected: Tensor) -> None:
+        """Feed a short text in two chunks and compare every position with the plain forward."""
+        length = len(token_ids)
+        num_blocks = -(-length // _CHECK_BLOCK)
+        shape = num_blocks * _CHECK_BLOCK
+        kv_cache = [
+            (
+                torch.zeros(shape, spec.num_kv_heads, spec.key_dim, dtype=self.dtype, device=self.device),
+                torch.zeros(shape, spec.num_kv_heads, spec.value_dim, dtype=self.dtype, device=self.device),
+            )
+            for spec in self.kv_layers
+        ]
+        table = list(reversed(range(num_blocks)))
+        chunks = []
+        for start, end in ((0, min(_CHECK_CHUNK, length)), (_CHECK_CHUNK, length)):
+            if start < end:
+                chunks.append(self.forward(_chunk(token_ids, start, end, table), kv_cache))
+        found, wanted = torch.cat(chunks).log_softmax(-1), expected.to(chunks[0].dtype).log_softmax(-1)
+        gap = float((found - wanted).abs().max())
+        if not gap <= _TOLERANCE[self.dtype]:
+            raise UnsupportedModelError(
+                f"{self.name} ({type(self._model).__name__}): paged log-probabilities differ from the model's own by "
+                f"{gap:.3g}; its attention needs something that is not honoured, so it cannot be served"
+            )
+
+
+def _chunk(token_ids: Tensor, start: int, end: int, table: list[int]) -> ForwardBatch:
+    positions = torch.arange(start, end, device=token_ids.device)
+    blocks = torch.tensor(table, device=token_ids.device)
+    return ForwardBatch(
+        token_ids=token_ids[start:end],
+        positions=positions,
+        slot_mapping=blocks[positions // _CHECK_BLOCK] * _CHECK_BLOCK + positions % _CHECK_BLOCK,
+        logits_rows=torch.arange(end - start, device=token_ids.device),
+        query_lens=[end - start],
+        context_lens=[end],
+        block_tables=[table],
+        block_size=_CHECK_BLOCK,
+    )
+
+
+def _refuse_by_config(name: str, hf_model: Any, text_config: Any) -> None:
+    """Refuse what the configuration already tells: state that is no attention cache, or attention of another shape."""
+    family = f"{name} ({type(hf_model).__name__})"
+    layer_types = set(getattr(text_config, "layer_types", None) or ())
+    odd = sorted(layer_types - {"full_attention", "sliding_attention", "attention"})
+    if getattr(hf_model, "_is_stateful", False) or any("linear" in kind or "mamba" in kind for kind in odd):
+        raise UnsupportedModelError(
+            f"{family} keeps recurrent state (layers: {', '.join(odd) or 'recurrent'}), which a rejected draft cannot "
+            f"be taken out of; only attention models can be served"
+        )
+    if odd:
+        raise UnsupportedModelError(f"{family} has layers of a kind that is not honoured: {', '.join(odd)}")
+    if getattr(hf_model.config, "is_encoder_decoder", False):
+        raise UnsupportedModelError(f"{family} is an encoder-decoder; only causal language models can be served")
+    if not getattr(hf_model, "_supports_attention_backend", False):
+        raise UnsupportedModelError(f"{family} does not call transformers' attention interface; it cannot be paged")
+
+
+def _probe(name: str, hf_model: Any, token_ids: Tensor, num_layers: int) -> dict[int, KVLayerSpec]:
+    """The cache shape of every layer, seen from inside the attention function."""
+    probe = LayerProbe()
+    hf_model(input_ids=token_ids[None], position_ids=torch.zeros_like(token_ids)[None], use_cache=False, paged=probe)
+    if not len(probe.specs) == probe.num_calls == num_layers:
+        raise UnsupportedModelError(
+            f"{name} ({type(hf_model).__name__}): {probe.num_calls} attention calls over {len(probe.specs)} of its "
+            f"{num_layers} layers; a layer without a cache of its own cannot be served"
+        )
+    return probe.specs

@@ -1,0 +1,159 @@
+"""What is the target's law p at every row of a step?
+
+Edits first, then temperature and truncation, over all requests at once. Always true: the caller's logits are not
+modified; what is wrong with one request is that request's error and no other's; greedy requests that change no logit
+cost one argmax over the block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from specinfer.errors import RequestError
+from specinfer.protocols import Randomness
+from specinfer.sampling.edits import edit
+from specinfer.sampling.law import RequestLaw
+from specinfer.sampling.target import GreedyRows, SampledRows
+from specinfer.sampling.truncation import truncated_probs
+
+__all__ = ["LawSegment", "ProcessedRows", "RequestLaw", "process"]
+
+ProcessedRows = GreedyRows | SampledRows
+
+
+@dataclass(slots=True)
+class LawSegment:
+    """One request's stretch of the logits: 1 + num_draft_tokens rows."""
+
+    law: RequestLaw
+    output_token_ids: Sequence[int]
+    draft_token_ids: Sequence[int] = ()
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.draft_token_ids) + 1
+
+
+@dataclass(slots=True)
+class _Part:
+    """A segment on its way through the stages."""
+
+    index: int
+    segment: LawSegment
+    rows: Tensor
+    num_lawful_rows: int
+    error: RequestError | None = None
+    """Why the row after the lawful ones has no law."""
+
+    def fail_at(self, row: int, error: RequestError) -> None:
+        if row < self.num_lawful_rows:
+            self.num_lawful_rows, self.error = row, error
+
+
+def process(
+    logits: Tensor, segments: Sequence[LawSegment], randomness: Randomness
+) -> list[ProcessedRows | RequestError]:
+    """The law of each segment's rows, or why its first row has none.
+
+    logits: [num_rows, vocab_size], float32 or float64, which p keeps; the segments' rows in order. A later row without
+    a law is no error yet: `cut_verdict` keeps verdicts before it.
+    """
+    bounds = [0, *accumulate(segment.num_rows for segment in segments)]
+    assert bounds[-1] == logits.shape[0], f"{bounds[-1]} rows asked for, {logits.shape[0]} given"
+    greedy: list[_Part] = []
+    sampled: list[_Part] = []
+    is_edited = False
+    for index, segment in enumerate(segments):
+        rows = logits[bounds[index] : bounds[index + 1]]
+        part = _Part(index, segment, rows, segment.num_rows)
+        if segment.law.is_edited:
+            is_edited = True
+            _edit(part)
+        (greedy if segment.law.is_greedy else sampled).append(part)
+    results: list[ProcessedRows | RequestError | None] = [None] * len(segments)
+    for parts in (greedy, sampled):
+        if parts:
+            is_whole = len(parts) == len(segments) and not is_edited
+            block = logits if is_whole else torch.cat([part.rows for part in parts])
+            processed = _finish_greedy(block, parts) if parts is greedy else _finish_sampled(block, parts, randomness)
+            for part, target in zip(parts, processed, strict=True):
+                results[part.index] = part.error if part.num_lawful_rows == 0 else target
+    assert all(result is not None for result in results)
+    return [result for result in results if result is not None]
+
+
+def _edit(part: _Part) -> None:
+    part.rows = part.rows.clone()
+    segment = part.segment
+    outputs = np.asarray(segment.output_token_ids, dtype=np.int64)
+    failure = edit(part.rows, segment.law, outputs, [int(token) for token in segment.draft_token_ids])
+    if failure is not None:
+        part.fail_at(*failure)
+
+
+def _finish_greedy(block: Tensor, parts: Sequence[_Part]) -> Sequence[ProcessedRows]:
+    token_ids, maxima = _argmax(block)
+    _find_lawless_rows(maxima, parts)
+    finished: list[ProcessedRows] = []
+    start = 0
+    for part in parts:
+        stop = start + part.segment.num_rows
+        finished.append(GreedyRows(token_ids[start:stop], block[0], part.num_lawful_rows))
+        start = stop
+    return finished
+
+
+def _argmax(block: Tensor) -> tuple[list[int], Tensor]:
+    """The lowest index of each row's maximum, and the maxima [num_rows]; NaN counts as the maximum."""
+    if block.device.type == "cpu":  # numpy's is several times faster than torch's there
+        token_ids = torch.from_numpy(block.detach().numpy().argmax(axis=-1))
+    else:
+        token_ids = block.argmax(dim=-1)
+    return token_ids.tolist(), block.gather(1, token_ids[:, None])[:, 0]
+
+
+def _finish_sampled(block: Tensor, parts: Sequence[_Part], randomness: Randomness) -> Sequence[ProcessedRows]:
+    maxima = block.amax(dim=-1)
+    shifted = block - maxima[:, None]
+    if _find_lawless_rows(maxima, parts):
+        shifted[~maxima.isfinite()] = 0.0  # a stand-in, so that no NaN goes on
+    laws = truncated_probs(shifted, [part.segment.law for part in parts for _ in range(part.segment.num_rows)])
+    stretches = torch.split(laws, [part.segment.num_rows for part in parts])
+    return [
+        SampledRows(stretch, randomness, part.num_lawful_rows) for stretch, part in zip(stretches, parts, strict=True)
+    ]
+
+
+def _find_lawless_rows(maxima: Tensor, parts: Sequence[_Part]) -> bool:
+    """Record the first row of each part without a finite maximum; whether there is any. maxima: [num_rows]."""
+    is_lawless = ~maxima.isfinite()
+    if not bool(is_lawless.any()):
+        return False
+    flags, values, start = is_lawless.tolist(), maxima.tolist(), 0
+    for part in parts:
+        stop = start + part.segment.num_rows
+        for row, flag in enumerate(flags[start:stop]):
+            if flag:
+                part.fail_at(row, _lawless_row_error(part.segment, row, values[start + row]))
+                break
+        start = stop
+    return True
+
+
+def _lawless_row_error(segment: LawSegment, row: int, maximum: float) -> RequestError:
+    position = len(segment.output_token_ids) + row
+    if segment.law.is_edited and maximum == -float("inf"):
+        return RequestError(
+            f"no token is left for output token {position}: allowed_token_ids, min_tokens, bad_words and "
+            f"logits_processors together forbid every one; loosen one of them"
+        )
+    return RequestError(
+        f"the logits for output token {position} hold no finite maximum (largest: {maximum}): the model or a logits "
+        f"processor computed NaN or infinity; try dtype=float32"
+    )

@@ -1,0 +1,119 @@
+"""The law of what the real engine emits, every outcome enumerated, is the target's."""
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+
+from specinfer import LLM, CacheConfig, EngineConfig, SamplingParams, SchedulerConfig
+from specinfer.protocols import LoadedModel, Randomness
+from specinfer.testing.laws import BiasedVerifier, assert_same_law, output_law
+from specinfer.testing.models import tiny_loaded_model
+from specinfer.testing.proposers import SampledProposer, ScriptedProposer
+
+VOCAB = 3
+NUM_TOKENS = 3
+PROMPT = [0, 1, 0]
+CONFIG = EngineConfig(cache=CacheConfig(block_size=2, num_blocks=32), record_events=False)
+SMALL_CHUNKS = EngineConfig(
+    cache=CacheConfig(block_size=2, num_blocks=32),
+    scheduler=SchedulerConfig(max_num_batched_tokens=3, max_num_seqs=2),
+    record_events=False,
+)
+
+
+def _loaded() -> LoadedModel:
+    return tiny_loaded_model(vocab_size=VOCAB, max_model_len=32, order=None, sharpness=1.0)
+
+
+def _ngram(k: int) -> Any:
+    from proposers.ngram import NgramProposer
+
+    return NgramProposer(num_draft_tokens=k, min_lookup=1, max_lookup=2)
+
+
+def _scripted(k: int) -> Any:
+    return ScriptedProposer(
+        lambda tokens, length: [(tokens[-1] + i) % VOCAB for i in range(length)], num_draft_tokens=k
+    )
+
+
+def _sampled(k: int) -> Any:
+    """A q of its own, with a token it never draws."""
+    return SampledProposer(
+        law=lambda tokens: torch.tensor([0.6, 0.4, 0.0] if sum(tokens) % 2 else [0.1, 0.3, 0.6], dtype=torch.float64),
+        num_draft_tokens=k,
+    )
+
+
+PROPOSERS: dict[str, Callable[[int], Any]] = {"ngram": _ngram, "scripted": _scripted, "sampled": _sampled}
+SAMPLINGS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "temperature": {"temperature": 0.6},
+    "top_k": {"top_k": 2},
+    "top_p": {"top_p": 0.75},
+    "min_p": {"min_p": 0.4},
+    "penalties": {"frequency_penalty": 0.9, "presence_penalty": 0.4, "repetition_penalty": 1.4},
+    "logit_bias": {"logit_bias": {1: 1.5, 2: -100.0}},
+    "bad_words": {"bad_words": ["ab", "c"]},
+    "allowed": {"allowed_token_ids": [0, 2]},
+    "processor": {"logits_processors": [lambda output, logits: logits * (1 + len(output))]},
+    "stop": {"stop_token_ids": [1], "min_tokens": 2},
+}
+
+
+def _law(
+    proposer: Any,
+    params: dict[str, Any],
+    *,
+    verifier: Any = "rejection",
+    config: EngineConfig = CONFIG,
+    beside: int = 0,
+) -> dict[tuple[int, ...], float]:
+    """The law of one request's tokens, beside `beside` greedy requests (which draw nothing)."""
+    loaded = _loaded()
+    sampled = SamplingParams(max_tokens=NUM_TOKENS, seed=0, **params)
+    greedy = SamplingParams(max_tokens=NUM_TOKENS + 2, temperature=0)
+
+    def run(randomness: Randomness) -> Sequence[int]:
+        llm = LLM(config, proposer, verifier, loaded_model=loaded, randomness=randomness)
+        outputs = llm.generate([PROMPT, *[[1, 2]] * beside], [sampled, *[greedy] * beside])
+        return outputs[0].outputs[0].token_ids
+
+    return output_law(run)
+
+
+def test_without_drafts_the_law_is_the_models() -> None:
+    loaded = _loaded()
+    expected: dict[tuple[int, ...], float] = {}
+    for tokens in itertools.product(range(VOCAB), repeat=NUM_TOKENS):
+        weight = 1.0
+        for i, token in enumerate(tokens):
+            weight *= float(torch.softmax(loaded.model.logits([*PROMPT, *tokens[:i]]), -1)[token])  # type: ignore[attr-defined]
+        expected[tokens] = weight
+    assert_same_law(_law(None, {}), expected)
+
+
+@pytest.mark.parametrize("verifier", ["rejection", "greedy_match"])
+@pytest.mark.parametrize("sampling", SAMPLINGS)
+@pytest.mark.parametrize("proposer", PROPOSERS)
+def test_the_law_is_the_targets_under_every_parameter(proposer: str, sampling: str, verifier: str) -> None:
+    params = SAMPLINGS[sampling]
+    assert_same_law(_law(PROPOSERS[proposer](2), params, verifier=verifier), _law(None, params))
+
+
+@pytest.mark.parametrize("config", [CONFIG, SMALL_CHUNKS], ids=["one chunk", "small chunks"])
+@pytest.mark.parametrize("beside", [0, 1])
+@pytest.mark.parametrize("k", [1, 2])
+@pytest.mark.parametrize("proposer", PROPOSERS)
+def test_the_law_is_the_targets_in_every_batch(proposer: str, k: int, beside: int, config: EngineConfig) -> None:
+    params = {"temperature": 1.3, "frequency_penalty": 0.5}
+    assert_same_law(_law(PROPOSERS[proposer](k), params, config=config, beside=beside), _law(None, params))
+
+
+@pytest.mark.parametrize("proposer", PROPOSERS)
+def test_a_biased_verifier_is_caught(proposer: str) -> None:
+    with pytest.raises(AssertionError, match="laws differ"):
+        assert_same_law(_law(PROPOSERS[proposer](2), {}, verifier=BiasedVerifier()), _law(None, {}))
