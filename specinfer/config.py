@@ -70,7 +70,8 @@ class EngineConfig:
     model: `demo`, a folder with safetensors, a `.gguf` file, or a hub id. dtype: a torch dtype's name, or `auto` for
     the checkpoint's. device: a torch device, or `auto` for the GPU where there is one. max_model_len: longest prompt
     plus output, None for the model's own. num_threads: torch's intra-op threads, None to leave them. record_events:
-    keep a StepEvent a request and step until they are taken.
+    keep a StepEvent a request and step until they are taken. pack_linear_weights: on a CPU in float32, keep linear
+    weights in oneDNN's layout (faster; other rounding than transformers').
     """
 
     model: str = "demo"
@@ -82,6 +83,7 @@ class EngineConfig:
     seed: int = 0
     num_threads: int | None = None
     record_events: bool = True
+    pack_linear_weights: bool = True
     cache: CacheConfig = field(default_factory=CacheConfig)
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
 

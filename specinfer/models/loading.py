@@ -30,7 +30,12 @@ def load_model(config: EngineConfig) -> LoadedModel:
     own_len = getattr(hf_model.config.get_text_config(), "max_position_embeddings", None)
     if config.max_model_len is not None and own_len is not None and config.max_model_len > own_len:
         raise ConfigError(f"max_model_len={config.max_model_len} is more than the model's own {own_len}; lower it")
-    model = TransformersModel(hf_model, name=config.model, max_model_len=config.max_model_len)
+    model = TransformersModel(
+        hf_model,
+        name=config.model,
+        max_model_len=config.max_model_len,
+        pack_linear_weights=config.pack_linear_weights,
+    )
     return LoadedModel(model, TransformersTokenizer(hf_tokenizer), _eos_token_ids(hf_model, hf_tokenizer))
 
 

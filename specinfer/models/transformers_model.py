@@ -15,6 +15,7 @@ from torch import Tensor
 
 from specinfer.errors import UnsupportedModelError
 from specinfer.kernels.metadata import ForwardBatch
+from specinfer.models.packed_linear import pack_linears
 from specinfer.models.paged import ATTENTION_NAME, LayerProbe, PagedContext, register
 from specinfer.protocols import KVLayerSpec
 
@@ -27,7 +28,9 @@ _CHECK_LEN, _CHECK_CHUNK, _CHECK_BLOCK = 24, 15, 4
 class TransformersModel:
     """protocols.CausalModel around a transformers model, which is switched to paged attention for good."""
 
-    def __init__(self, hf_model: Any, *, name: str, max_model_len: int | None = None) -> None:
+    def __init__(
+        self, hf_model: Any, *, name: str, max_model_len: int | None = None, pack_linear_weights: bool = True
+    ) -> None:
         """Probe and check the model; UnsupportedModelError, by name, for one that would run wrongly.
 
         max_model_len: None for the configuration's max_position_embeddings.
@@ -48,6 +51,8 @@ class TransformersModel:
             hf_model.set_attn_implementation(plain_attention)
             expected = hf_model(input_ids=token_ids[None], use_cache=False).logits[0]
             hf_model.set_attn_implementation(ATTENTION_NAME)
+            if pack_linear_weights:
+                pack_linears(hf_model)
             self._specs = _probe(name, hf_model, token_ids[:1], text_config.num_hidden_layers)
             self._cache_index = {layer_idx: i for i, layer_idx in enumerate(sorted(self._specs))}
             self._check(token_ids, expected)

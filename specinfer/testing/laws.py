@@ -32,16 +32,20 @@ class _Choice:
 
 
 class BranchingRandomness:
-    """Replays a given path of choices, then takes the first outcome of every new draw."""
+    """Replays a given path of choices, then takes the first outcome of every new draw.
+
+    `fault` keeps the first wrong draw, since an engine that survives a failing proposer swallows the exception.
+    """
 
     def __init__(self, path: list[_Choice]) -> None:
+        self.fault: str | None = None
         self._path = path
         self._depth = 0
         self._keys: set[DrawKey] = set()
 
     def bernoulli(self, prob: float, key: DrawKey) -> bool:
         """Both outcomes where neither is certain."""
-        assert not math.isnan(prob), f"the probability is NaN at {key}"
+        self._require(not math.isnan(prob), f"the probability is NaN at {key}")
         if prob >= 1.0 or prob <= 0.0:
             self._note(key)
             return prob >= 1.0
@@ -50,9 +54,9 @@ class BranchingRandomness:
     def categorical(self, probs: Tensor, key: DrawKey) -> int:
         """Every index whose weight is not 0."""
         weights = [float(weight) for weight in probs.tolist()]
-        assert all(weight >= 0 for weight in weights), f"a weight is negative or NaN at {key}: {weights}"
+        self._require(all(weight >= 0 for weight in weights), f"a weight is negative or NaN at {key}: {weights}")
         total = math.fsum(weights)
-        assert total > 0, f"all weights are 0 at {key}"
+        self._require(total > 0, f"all weights are 0 at {key}")
         outcomes = [index for index, weight in enumerate(weights) if weight > 0]
         return self._choose(outcomes, [weights[index] / total for index in outcomes], key)
 
@@ -77,16 +81,23 @@ class BranchingRandomness:
         if self._depth == len(self._path):
             self._path.append(_Choice(outcomes, weights))
         choice = self._path[self._depth]
-        assert choice.outcomes == outcomes, f"another draw than before at {key}: the run is no function of its draws"
+        is_replay = choice.outcomes == outcomes
+        self._require(is_replay, f"another draw than before at {key}: the run is no function of its draws")
         self._depth += 1
         return outcomes[choice.taken]
 
     def _note(self, key: DrawKey) -> None:
-        assert key not in self._keys, (
+        self._require(
+            key not in self._keys,
             f"noise is shared: {key} was drawn twice in one run; a drafter that comes back to a position separates its "
-            f"draws by `index`, the token's place in the draft"
+            f"draws by `index`, the token's place in the draft",
         )
         self._keys.add(key)
+
+    def _require(self, is_right: bool, fault: str) -> None:
+        if not is_right:
+            self.fault = self.fault or fault
+            raise AssertionError(fault)
 
 
 def enumerate_outcomes(run: Callable[[Randomness], T]) -> Iterator[tuple[float, T]]:
@@ -95,6 +106,7 @@ def enumerate_outcomes(run: Callable[[Randomness], T]) -> Iterator[tuple[float, 
     while path is not None:
         randomness = BranchingRandomness(path)
         result = run(randomness)
+        assert randomness.fault is None, randomness.fault
         yield randomness.weight, result
         path = randomness.next_path()
 
