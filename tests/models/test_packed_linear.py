@@ -25,7 +25,7 @@ def test_the_products_are_those_of_float32(shape: tuple[int, ...]) -> None:
 
 
 def test_only_plain_float32_linear_layers_are_packed() -> None:
-    model = nn.ModuleDict({"double": nn.Linear(8, 8).double(), "sub": Scaled(8, 8), "norm": nn.LayerNorm(8)})
+    model = nn.ModuleDict({"wide": nn.Linear(8, 8).double(), "sub": Scaled(8, 8), "norm": nn.LayerNorm(8)})
     assert pack_linears(model) == 0
     assert not any(isinstance(module, PackedLinear) for module in model.modules())
 
