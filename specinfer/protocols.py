@@ -39,7 +39,7 @@ class DrawKey:
     """Where a draw belongs; equal keys give equal noise, whatever the batch.
 
     `position` counts the request's output tokens, 0 for the first; `index` separates draws of one purpose at one
-    position (siblings of a tree).
+    position. A drafter counts its depth there: a position that was drafted behind a rejected token is drafted again.
     """
 
     request_seed: int

@@ -36,7 +36,7 @@ class Figure:
         rows = totals.filter(pl.col(self.denominator) > 0)
         if not len(rows):
             return None
-        return self.offset + float((rows[self.numerator] / rows[self.denominator]).mean())  # type: ignore[arg-type]
+        return self.offset + float(np.mean((rows[self.numerator] / rows[self.denominator]).to_numpy()))
 
     def interval(self, totals: pl.DataFrame, unit: str = "request_id") -> Interval | None:
         """The micro value with a 95% bootstrap interval, resampling the values of column `unit` whole."""

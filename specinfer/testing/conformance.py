@@ -92,14 +92,17 @@ def greedy_tokens_equal_plain_decoding(make: Callable[[], dict[str, Any]]) -> st
 
 
 def sampled_law_is_the_targets(make: Callable[[], dict[str, Any]]) -> str:
-    """Every outcome of the real engine enumerated, with parameters that each draft row sees differently."""
-    params = SamplingParams(max_tokens=3, seed=0, temperature=1.2, frequency_penalty=0.6)
+    """Every outcome of the real engine enumerated, with parameters that each draft row sees differently.
+
+    Four tokens: the first comes from the prompt, so that a draft of two is verified behind it.
+    """
+    params = SamplingParams(max_tokens=4, seed=0, temperature=1.2, frequency_penalty=0.6)
     drafted = 0
 
     def run(parts: dict[str, Any]) -> Callable[[Randomness], list[int]]:
         def one(randomness: Randomness) -> list[int]:
             nonlocal drafted
-            loaded, _ = _tiny_model(3, order=None, sharpness=1.0)
+            loaded, _ = _tiny_model(2, order=None, sharpness=1.0)
             llm = LLM(SHAPES["roomy"], loaded_model=loaded, randomness=randomness, **parts)
             output = llm.generate([0, 1, 0], params)[0]
             assert output.draft_error is None and output.error is None, output.draft_error or output.error

@@ -68,7 +68,7 @@ class SampledProposer(ScriptedProposer):
         laws: list[torch.Tensor] = []
         for index in range(length):
             q = self.law(tokens + drawn)
-            key = DrawKey(request.seed, position + index, Purpose.DRAFT)
+            key = DrawKey(request.seed, position + index, Purpose.DRAFT, index)
             drawn.append(self.context.randomness.categorical(q, key))
             laws.append(q)
         return Draft(drawn, probs=torch.stack(laws))

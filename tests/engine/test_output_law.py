@@ -15,6 +15,7 @@ from specinfer.testing.proposers import SampledProposer, ScriptedProposer
 
 VOCAB = 3
 NUM_TOKENS = 3
+"""The first comes from the prompt, so that drafts of one token are verified; `test_chains...` has longer ones."""
 PROMPT = [0, 1, 0]
 CONFIG = EngineConfig(cache=CacheConfig(block_size=2, num_blocks=32), record_events=False)
 SMALL_CHUNKS = EngineConfig(
@@ -24,8 +25,8 @@ SMALL_CHUNKS = EngineConfig(
 )
 
 
-def _loaded() -> LoadedModel:
-    return tiny_loaded_model(vocab_size=VOCAB, max_model_len=32, order=None, sharpness=1.0)
+def _loaded(vocab_size: int = VOCAB) -> LoadedModel:
+    return tiny_loaded_model(vocab_size=vocab_size, max_model_len=32, order=None, sharpness=1.0)
 
 
 def _ngram(k: int) -> Any:
@@ -35,17 +36,20 @@ def _ngram(k: int) -> Any:
 
 
 def _scripted(k: int) -> Any:
-    return ScriptedProposer(
-        lambda tokens, length: [(tokens[-1] + i) % VOCAB for i in range(length)], num_draft_tokens=k
-    )
+    return ScriptedProposer(lambda tokens, length: [(tokens[-1] + i) % 2 for i in range(length)], num_draft_tokens=k)
 
 
 def _sampled(k: int) -> Any:
-    """A q of its own, with a token it never draws."""
-    return SampledProposer(
-        law=lambda tokens: torch.tensor([0.6, 0.4, 0.0] if sum(tokens) % 2 else [0.1, 0.3, 0.6], dtype=torch.float64),
-        num_draft_tokens=k,
-    )
+    """A q of its own; with three tokens it never draws one of them at odd sums."""
+
+    def law(tokens: list[int]) -> torch.Tensor:
+        odd, even = (
+            ([0.6, 0.4, 0.0], [0.1, 0.3, 0.6]) if proposer.context.vocab_size == VOCAB else ([0.9, 0.1], [0.3, 0.7])
+        )
+        return torch.tensor(odd if sum(tokens) % 2 else even, dtype=torch.float64)
+
+    proposer = SampledProposer(law=law, num_draft_tokens=k)
+    return proposer
 
 
 PROPOSERS: dict[str, Callable[[int], Any]] = {"ngram": _ngram, "scripted": _scripted, "sampled": _sampled}
@@ -71,15 +75,20 @@ def _law(
     verifier: Any = "rejection",
     config: EngineConfig = CONFIG,
     beside: int = 0,
+    vocab_size: int = VOCAB,
+    num_tokens: int = NUM_TOKENS,
 ) -> dict[tuple[int, ...], float]:
-    """The law of one request's tokens, beside `beside` greedy requests (which draw nothing)."""
-    loaded = _loaded()
-    sampled = SamplingParams(max_tokens=NUM_TOKENS, seed=0, **params)
-    greedy = SamplingParams(max_tokens=NUM_TOKENS + 2, temperature=0)
+    """The law of one request's tokens, beside `beside` greedy requests (whose tokens draw nothing)."""
+    loaded = _loaded(vocab_size)
+    if "logit_bias" in params:
+        params = {"logit_bias": {i: bias for i, bias in params["logit_bias"].items() if i < vocab_size}}
+    sampled = SamplingParams(max_tokens=num_tokens, seed=0, **params)
+    greedy = SamplingParams(max_tokens=num_tokens + 1, temperature=0)
 
     def run(randomness: Randomness) -> Sequence[int]:
         llm = LLM(config, proposer, verifier, loaded_model=loaded, randomness=randomness)
         outputs = llm.generate([PROMPT, *[[1, 2]] * beside], [sampled, *[greedy] * beside])
+        assert all(output.draft_error is None for output in outputs)
         return outputs[0].outputs[0].token_ids
 
     return output_law(run)
@@ -111,6 +120,15 @@ def test_the_law_is_the_targets_under_every_parameter(proposer: str, sampling: s
 def test_the_law_is_the_targets_in_every_batch(proposer: str, k: int, beside: int, config: EngineConfig) -> None:
     params = {"temperature": 1.3, "frequency_penalty": 0.5}
     assert_same_law(_law(PROPOSERS[proposer](k), params, config=config, beside=beside), _law(None, params))
+
+
+@pytest.mark.parametrize("verifier", ["rejection", "greedy_match"])
+@pytest.mark.parametrize("sampling", ["plain", "top_p", "penalties", "logit_bias", "processor"])
+@pytest.mark.parametrize("proposer", PROPOSERS)
+def test_chains_of_two_keep_the_law(proposer: str, sampling: str, verifier: str) -> None:
+    params, shape = SAMPLINGS[sampling], {"vocab_size": 2, "num_tokens": 4}
+    found = _law(PROPOSERS[proposer](2), params, verifier=verifier, **shape)
+    assert_same_law(found, _law(None, params, **shape))
 
 
 @pytest.mark.parametrize("proposer", PROPOSERS)

@@ -1,3 +1,4 @@
+import contextlib
 import math
 from typing import Any
 
@@ -48,6 +49,16 @@ def test_noise_asked_for_twice_is_an_error(prob: float) -> None:
         return [randomness.bernoulli(prob, key(0)), randomness.categorical(torch.ones(2), key(0))]
 
     with pytest.raises(AssertionError, match="noise is shared"):
+        output_law(run)
+
+
+def test_a_wrong_draw_is_an_error_even_where_the_run_swallows_it() -> None:
+    def run(randomness: Randomness) -> list[int]:
+        with contextlib.suppress(AssertionError):
+            randomness.categorical(torch.zeros(2), key(0))
+        return []
+
+    with pytest.raises(AssertionError, match="all weights are 0"):
         output_law(run)
 
 
