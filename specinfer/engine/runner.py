@@ -6,6 +6,9 @@ padded read is finite.
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -33,6 +36,16 @@ def num_kv_blocks(model: CausalModel, config: CacheConfig) -> int:
     return num_blocks
 
 
+def lazy_zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Zeros that take memory on a CPU only once they are touched: blocks that are never used cost nothing.
+
+    `torch.zeros` writes its zeros; numpy asks the system for pages that are zero already.
+    """
+    if device.type != "cpu":
+        return torch.zeros(shape, dtype=dtype, device=device)
+    return torch.from_numpy(np.zeros(math.prod(shape) * dtype.itemsize, dtype=np.uint8)).view(dtype).view(shape)
+
+
 class Runner:
     """A model and the KV cache it runs on."""
 
@@ -42,8 +55,8 @@ class Runner:
         num_slots = self.num_blocks * config.block_size
         self.kv_cache: list[tuple[Tensor, Tensor]] = []
         for spec in model.kv_layers:
-            key = torch.zeros(num_slots, spec.num_kv_heads, spec.key_dim, dtype=model.dtype, device=model.device)
-            value = torch.zeros(num_slots, spec.num_kv_heads, spec.value_dim, dtype=model.dtype, device=model.device)
+            shapes = ((num_slots, spec.num_kv_heads, dim) for dim in (spec.key_dim, spec.value_dim))
+            key, value = (lazy_zeros(shape, model.dtype, model.device) for shape in shapes)
             self.kv_cache.append((key, value))
 
     @torch.inference_mode()

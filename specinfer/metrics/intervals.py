@@ -26,6 +26,11 @@ class Interval:
     low: float | None
     high: float | None
 
+    def __str__(self) -> str:
+        if self.low is None or self.high is None:
+            return f"{self.value:.2f}"
+        return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
+
     def shift(self, offset: float) -> Interval:
         """The interval of `value + offset`."""
         low, high = self.low, self.high
