@@ -1,0 +1,237 @@
+"""Who is faster on these requests, by how much, and is the output the same?
+
+The main job:
+
+    python -m experiments.run                                    plain decoding and n-gram on our own prompts
+    python -m experiments.run proposer.num_draft_tokens=8 run.batch_size=8
+    python -m experiments.run -m proposer=ngram proposer.num_draft_tokens=1,2,4,8
+
+Always true: one run is one folder under `runs/`; the plain baseline is measured in the same run, interleaved with every
+method; a mistake in the configuration is one line on stderr and status 2, before a model is loaded where possible.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from experiments.comparison import Answer, Comparison, batches_of
+from experiments.complaint import one_line
+from experiments.composition import HYDRA_VERSION_BASE, PLAIN, Method, make, make_methods, register_configs
+from experiments.environment import describe_environment
+from experiments.equality import check_equality
+from experiments.progress import shown
+from experiments.record import SUMMARY, RunRecord, flat_figures, shown_table, write_run_folder
+from experiments.settings import RunSettings
+from experiments.table import rich_table
+from experiments.workloads import Conversation
+from specinfer.config import EngineConfig
+from specinfer.errors import ConfigError
+from specinfer.metrics import table
+from specinfer.protocols import LoadedModel, Tracker
+from specinfer.trackers.guard import GuardedTrackers
+from specinfer.trackers.jsonl import JsonlTracker
+from specinfer.types import SamplingParams
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from specinfer.llm import LLM
+
+FULL_ERROR = "HYDRA_FULL_ERROR"
+STATUS_MISTAKE = 2
+STATUS_INTERRUPTED = 130
+
+Loader = Callable[[EngineConfig], LoadedModel]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the Hydra application on a command line; the exit status."""
+    import hydra
+
+    if arguments is not None:
+        sys.argv[1:] = arguments
+    wants_traceback = os.environ.get(FULL_ERROR) == "1"
+    # Hydra prints errors itself unless told to raise them; the one line is ours.
+    os.environ[FULL_ERROR] = "1"
+
+    def job(config: Any) -> None:
+        with _mistakes_as_lines(wants_traceback):
+            _job(config)
+
+    try:
+        with _mistakes_as_lines(wants_traceback):
+            register_configs(sys.argv[1:])
+            hydra.main(version_base=HYDRA_VERSION_BASE, config_path="pkg://conf", config_name="config")(job)()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return STATUS_INTERRUPTED
+    except SystemExit as exit_:
+        return exit_.code if isinstance(exit_.code, int) else 0
+    finally:
+        if not wants_traceback:
+            del os.environ[FULL_ERROR]
+    return 0
+
+
+@contextmanager
+def _mistakes_as_lines(wants_traceback: bool) -> Iterator[None]:
+    """Turn a mistake of the user's into one line and SystemExit, which Hydra lets through without a word."""
+    try:
+        yield
+    except Exception as error:
+        complaint = None if wants_traceback else one_line(error)
+        if complaint is None:
+            raise
+        print(f"error: {complaint}", file=sys.stderr)
+        raise SystemExit(STATUS_MISTAKE) from None
+
+
+def _job(config: Any) -> None:
+    """One run, in the folder that Hydra made for it."""
+    from hydra.core.hydra_config import HydraConfig
+    from hydra.types import RunMode
+    from rich.console import Console
+
+    hydra_config = HydraConfig.get()
+    console = Console(width=None if sys.stdout.isatty() else 130)
+    job_type = "sweep" if hydra_config.mode is RunMode.MULTIRUN else "compare"
+    record = execute(config, Path(hydra_config.runtime.output_dir), console, job_type=job_type)
+    if record.interrupted:
+        raise KeyboardInterrupt
+
+
+def load_shared_model(config: EngineConfig) -> LoadedModel:
+    """The model of a configuration, its weights loaded once for every method."""
+    from specinfer.models.loading import load_model
+
+    return load_model(config)
+
+
+def execute(
+    config: Any, run_dir: Path, console: Console, *, load: Loader = load_shared_model, job_type: str = "compare"
+) -> RunRecord:
+    """Measure what a composed configuration says and write the run folder; errors before any output are the user's."""
+    if (run_dir / SUMMARY).exists():
+        raise ConfigError(f"{run_dir} already holds a run: give another hydra.run.dir")
+    settings, sampling, engine_config = make(config.run), make(config.sampling), make(config.model)
+    _check(sampling, engine_config)
+    methods, trackers = make_methods(config), _trackers(make(config.tracker))
+    batches = batches_of(make(config.workload).load(), settings.batch_size)
+    engines = _engines(methods, engine_config, load(engine_config))
+    plain_config = _plain(config)
+    trackers.start(run_dir, plain_config, name=run_dir.name, group=settings.group, job_type=job_type)
+    started, start = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
+    comparison = Comparison(engines, sampling, settings.chat)
+    interrupted = _measure(comparison, batches, settings, trackers, console)
+    differences = check_equality(comparison.answers, engines[PLAIN], sampling)
+    record = RunRecord(
+        name=settings.name,
+        started=started,
+        seconds=time.monotonic() - start,
+        interrupted=interrupted,
+        config=plain_config,
+        methods={name: engine.describe() for name, engine in engines.items()},
+        environment=describe_environment(),
+        answers=comparison.answers,
+        events=table.concat(comparison.events),
+        differences=differences,
+    )
+    _finish(record, run_dir, trackers, console)
+    return record
+
+
+def _check(sampling: SamplingParams, engine_config: EngineConfig) -> None:
+    if sampling.n != 1:
+        raise ConfigError(f"sampling.n must be 1 in a comparison, got {sampling.n}: use run.repeats")
+    if not engine_config.record_events:
+        raise ConfigError("model.record_events must be true: every figure comes from the events")
+
+
+def _trackers(chosen: Tracker) -> GuardedTrackers:
+    """The chosen tracker, and the JSON Lines one in any case."""
+    return GuardedTrackers([chosen] if isinstance(chosen, JsonlTracker) else [JsonlTracker(), chosen])
+
+
+def _engines(methods: Sequence[Method], config: EngineConfig, loaded: LoadedModel) -> dict[str, LLM]:
+    from specinfer.llm import LLM
+
+    return {m.name: LLM(config, m.proposer, m.verifier, m.controller, loaded_model=loaded) for m in methods}
+
+
+def _plain(config: Any) -> Mapping[str, Any]:
+    from omegaconf import OmegaConf
+
+    container: Any = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
+    return container  # type: ignore[no-any-return]
+
+
+def _measure(
+    comparison: Comparison,
+    batches: Sequence[Sequence[Conversation]],
+    settings: RunSettings,
+    trackers: GuardedTrackers,
+    console: Console,
+) -> bool:
+    """Warm up and run; whether it was interrupted after something had been measured."""
+    total = settings.repeats * sum(max(len(c.turns) for c in batch) for batch in batches)
+    try:
+        comparison.warm_up(batches, settings.num_warmup)
+        with shown(console, total) as progress:
+            for step, answers in enumerate(comparison.run(batches, settings.repeats)):
+                metrics = _speeds(answers)
+                trackers.log(metrics, step)
+                note = ", ".join(f"{name.removesuffix('/tokens_per_s')} {v:.1f}" for name, v in metrics.items())
+                progress.advance(f"{answers[0].task}: {note} tokens/s")
+    except KeyboardInterrupt:
+        if not comparison.answers:
+            raise
+        return True
+    return False
+
+
+def _speeds(answers: Sequence[Answer]) -> dict[str, float]:
+    """Tokens/s of each method in one group of calls."""
+    speeds = {}
+    for name in sorted({answer.method for answer in answers}):
+        own = [answer for answer in answers if answer.method == name]
+        seconds = sum(answer.seconds for answer in own)
+        if seconds > 0:
+            speeds[f"{name}/tokens_per_s"] = sum(len(answer.token_ids) for answer in own) / seconds
+    return speeds
+
+
+def _finish(record: RunRecord, run_dir: Path, trackers: GuardedTrackers, console: Console) -> None:
+    """Write the folder, tell the trackers, print the table and what went wrong."""
+    for path, kind in write_run_folder(record, run_dir).items():
+        trackers.artifact(path, kind)
+    trackers.table("figures", *shown_table(record))
+    trackers.summary({**flat_figures(record), "interrupted": record.interrupted})
+    trackers.finish()
+    title = f"{record.name}: {record.config['model']['model']}, batch size {record.config['run']['batch_size']}"
+    console.print(rich_table(record.overall, record.tasks, title))
+    for difference in record.differences:
+        margin = difference.top2_margin
+        console.print(
+            f"different: {difference.method}, {difference.task} {difference.question_id} turn {difference.turn}, "
+            f"at output token {difference.position}; the plain model's top-2 margin there is "
+            f"{'unknown' if margin is None else f'{margin:.2e}'}",
+            highlight=False,
+        )
+    for failure in record.failures:
+        console.print(f"left out: {failure['task']} {failure['question_id']} ({failure['method']}): {failure['error']}")
+    for failure in record.draft_errors:
+        console.print(f"drafter failed: {failure['method']}, {failure['question_id']}: {failure['draft_error']}")
+    if record.interrupted:
+        console.print("interrupted: only what every method had answered is counted")
+    console.print(f"report: {run_dir / 'report.html'}", highlight=False, soft_wrap=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
