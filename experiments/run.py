@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.comparison import Answer, Comparison, batches_of
 from experiments.complaint import one_line
-from experiments.composition import HYDRA_VERSION_BASE, PLAIN, Method, make, make_methods, register_configs
+from experiments.composition import HYDRA_VERSION_BASE, Method, make, make_methods, register_configs
 from experiments.environment import describe_environment
-from experiments.equality import check_equality
+from experiments.equality import Difference, check_equality
 from experiments.progress import shown
 from experiments.record import SUMMARY, RunRecord, flat_figures, shown_table, write_run_folder
 from experiments.settings import RunSettings
@@ -130,7 +130,7 @@ def execute(
     started, start = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
     comparison = Comparison(engines, sampling, settings.chat)
     interrupted = _measure(comparison, batches, settings, trackers, console)
-    differences = check_equality(comparison.answers, engines[PLAIN], sampling)
+    differences = check_equality(comparison.answers, engines, sampling, settings.batch_size)
     record = RunRecord(
         name=settings.name,
         started=started,
@@ -217,13 +217,7 @@ def _finish(record: RunRecord, run_dir: Path, trackers: GuardedTrackers, console
     title = f"{record.name}: {record.config['model']['model']}, batch size {record.config['run']['batch_size']}"
     console.print(rich_table(record.overall, record.tasks, title))
     for difference in record.differences:
-        margin = difference.top2_margin
-        console.print(
-            f"different: {difference.method}, {difference.task} {difference.question_id} turn {difference.turn}, "
-            f"at output token {difference.position}; the plain model's top-2 margin there is "
-            f"{'unknown' if margin is None else f'{margin:.2e}'}",
-            highlight=False,
-        )
+        console.print(_explained(difference), highlight=False)
     for failure in record.failures:
         console.print(f"left out: {failure['task']} {failure['question_id']} ({failure['method']}): {failure['error']}")
     for failure in record.draft_errors:
@@ -231,6 +225,18 @@ def _finish(record: RunRecord, run_dir: Path, trackers: GuardedTrackers, console
     if record.interrupted:
         console.print("interrupted: only what every method had answered is counted")
     console.print(f"report: {run_dir / 'report.html'}", highlight=False, soft_wrap=True)
+
+
+def _explained(difference: Difference) -> str:
+    """One line on an answer that is not the plain one."""
+    margin, noise = (
+        "unknown" if value is None else f"{value:.1e}" for value in (difference.top2_margin, difference.noise)
+    )
+    return (
+        f"different: {difference.method}, {difference.task} {difference.question_id} turn {difference.turn}, at output "
+        f"token {difference.position}: top-2 margin {margin} nats, rounding noise {noise}; "
+        f"{'a tie' if difference.is_tie else 'NOT explained by rounding'}"
+    )
 
 
 if __name__ == "__main__":

@@ -72,7 +72,9 @@ def _equality(method: MethodSummary) -> str:
 
 def _heading(column: str) -> str:
     """The column's name in short lines."""
-    return column.replace(" (", "\n(").replace(" [", "\n[").replace("acceptance length", "acceptance\nlength")
+    for text in (" (", " [", " length", " efficiency", " to plain"):
+        column = column.replace(text, "\n" + text[1:])
+    return column
 
 
 def rich_table(overall: Scope, tasks: Mapping[str, Scope], title: str) -> Table:
