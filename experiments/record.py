@@ -74,7 +74,7 @@ class RunRecord:
             "seconds": self.seconds,
             "overall": {name: dataclasses.asdict(method) for name, method in self.overall.items()},
             "tasks": scope,
-            "differences": [dataclasses.asdict(difference) for difference in self.differences],
+            "differences": [{**dataclasses.asdict(d), "is_tie": d.is_tie} for d in self.differences],
             "failures": self.failures,
             "draft_errors": self.draft_errors,
             "definitions": dict(DEFINITIONS),

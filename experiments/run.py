@@ -13,6 +13,7 @@ method; a mistake in the configuration is one line on stderr and status 2, befor
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -240,4 +241,6 @@ def _explained(difference: Difference) -> str:
 
 
 if __name__ == "__main__":
+    # A run that a cluster ends keeps what is done, as one ended by Ctrl-C does.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main())

@@ -27,7 +27,7 @@ DEFINITIONS: Mapping[str, str] = {
     "spec_bench_speedup": "Spec-Bench: macro tokens/s of the method / macro tokens/s of plain decoding",
     "low, high": "95% percentile bootstrap over questions (a conversation's turns and repeats stay together), the same "
     "questions for both sides of a ratio; at a batch size above 1 the requests of a batch share one clock, whose noise "
-    "the interval then understates",
+    "the interval then understates. With fewer than about ten questions an interval is too narrow",
     "macro": "mean over requests of the request's own value; without it, pooled over all",
     "unconditional": "U_i = P(more than i draft tokens accepted), over all steps with a draft",
     "conditional": "C_i = U_i / U_(i-1)",
