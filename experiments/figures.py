@@ -88,6 +88,7 @@ def speedup_by_task(overall: Scope, tasks: Mapping[str, Scope]) -> Figure | None
     ax.axhline(len(scopes) - 1.5, color="#cccccc", linewidth=1)
     ax.set_yticks(range(len(scopes)), list(scopes))
     ax.set_ylim(len(scopes) - 0.4, -0.6)
+    ax.set_xlim(left=min(0.9, ax.get_xlim()[0]))
     ax.grid(axis="x", color="#eeeeee")
     ax.set_xlabel("speedup: tokens/s ÷ plain tokens/s on the same requests (prefill included; line: 95% interval)")
     ax.set_title("Speedup over plain decoding, by task", loc="left")
@@ -134,7 +135,7 @@ def time_split(overall: Scope) -> Figure | None:
         lefts = [left + width for left, width in zip(lefts, widths, strict=True)]
     for row, (total, method) in enumerate(zip(lefts, shown.values(), strict=True)):
         share = 1000 * method.time_split["forward_s"] / method.num_tokens / total if total else 0.0
-        ax.text(total, row, f" {total:.1f} ms, forward {share:.1%}", va="center", fontsize=9)
+        ax.text(total, row, f" {total:.3g} ms, forward {share:.1%}", va="center", fontsize=9)
     ax.set_xlim(0, 1.2 * max(lefts) or 1.0)
     ax.set_yticks(range(len(shown)), list(shown))
     ax.invert_yaxis()
