@@ -145,7 +145,10 @@ def _group(batch: ForwardBatch, rows: Sequence[int], starts: Sequence[int]) -> R
 
 
 def _slots(batch: ForwardBatch, rows: Sequence[int], context_len: int) -> Tensor | slice:
-    """The slots of positions 0..context_len-1 of each row; beyond a row's own table, slot 0 (always masked)."""
+    """The slots of positions 0..context_len-1 of each row.
+
+    Beyond a row's own context its last slot is repeated: masked, and never another request's value (0 x NaN is NaN).
+    """
     size = batch.block_size
     num_blocks = -(-context_len // size)
     if len(rows) == 1:
@@ -153,8 +156,9 @@ def _slots(batch: ForwardBatch, rows: Sequence[int], context_len: int) -> Tensor
         if table[num_blocks - 1] - table[0] == num_blocks - 1 and _is_consecutive(table, num_blocks):
             return slice(table[0] * size, table[0] * size + context_len)
     tables = torch.tensor([_padded(batch.block_tables[row], num_blocks) for row in rows], device=batch.token_ids.device)
-    slots = tables[:, :, None] * size + torch.arange(size, device=tables.device)
-    return slots.flatten(1)[:, :context_len]
+    last = torch.tensor([batch.context_lens[row] - 1 for row in rows], device=tables.device)
+    positions = torch.minimum(torch.arange(context_len, device=tables.device), last[:, None])
+    return tables.gather(1, positions // size) * size + positions % size
 
 
 def _is_consecutive(table: Sequence[int], num_blocks: int) -> bool:

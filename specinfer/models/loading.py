@@ -102,7 +102,9 @@ def _read(config: EngineConfig, source: dict[str, Any]) -> tuple[Any, Any]:
         tokenizer = AutoTokenizer.from_pretrained(name, **arguments)
         if "gguf_file" not in arguments:
             arguments["use_safetensors"] = True
-        model = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, attn_implementation=ATTENTION_NAME, **arguments)
+        model, info = AutoModelForCausalLM.from_pretrained(
+            name, dtype=dtype, attn_implementation=ATTENTION_NAME, output_loading_info=True, **arguments
+        )
     except SpecinferError:
         raise
     except Exception as error:  # OSError, ValueError, KeyError, hub and safetensors errors, as it happens
@@ -111,6 +113,13 @@ def _read(config: EngineConfig, source: dict[str, Any]) -> tuple[Any, Any]:
             f"model {config.model!r} could not be loaded: {reason}; give 'demo', a folder with safetensors, a "
             f".gguf file or a hub id that this machine can reach"
         ) from error
+    else:
+        if info["missing_keys"]:
+            missing = sorted(info["missing_keys"])
+            raise ConfigError(
+                f"model {config.model!r} lacks {len(missing)} of its weights ({', '.join(missing[:3])}, ...), which "
+                f"would be random; fetch or save it again"
+            )
     finally:
         if show_progress:
             logging.enable_progress_bar()

@@ -27,7 +27,6 @@ _HARMLESS = {
     "output_attentions",
     "output_hidden_states",
     "output_router_logits",
-    "is_causal",  # every layer here is; the self-check after loading would find one that is not
     "dropout",
 }
 
@@ -47,6 +46,8 @@ class LayerProbe:
     """Takes a PagedContext's place in a first forward: what do the layers pass?"""
 
     specs: dict[int, KVLayerSpec] = field(default_factory=dict)
+    windows: dict[int, int | None] = field(default_factory=dict)
+    """The sliding window that each layer passes"""
     num_calls: int = 0
 
 
@@ -62,13 +63,17 @@ def _attention(
     sliding_window: int | None = None,
     softcap: float | None = None,
     s_aux: Tensor | None = None,
+    is_causal: bool | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
     """query, key, value: [1, heads, num_tokens, dim] -> [1, num_tokens, num_heads, value_dim]."""
     layer_idx: int = module.layer_idx  # type: ignore[assignment]
     if isinstance(paged, LayerProbe):
-        _refuse_unknown(module, attention_mask, others)
+        _refuse_unknown(
+            module, attention_mask, others | ({} if is_causal in {None, True} else {"is_causal": is_causal})
+        )
         paged.num_calls += 1
+        paged.windows[layer_idx] = sliding_window
         paged.specs[layer_idx] = KVLayerSpec(key.shape[1], key.shape[3], value.shape[3])
         return query.new_zeros(1, query.shape[2], query.shape[1], value.shape[3]), None
     batch = paged.batch

@@ -41,7 +41,11 @@ class TransformersModel:
         text_config = hf_model.config.get_text_config()
         _refuse_by_config(name, hf_model, text_config)
         self.vocab_size = int(hf_model.get_output_embeddings().weight.shape[0])
-        self.max_model_len = int(max_model_len or getattr(text_config, "max_position_embeddings", None) or 2048)
+        own_len = max_model_len or getattr(text_config, "max_position_embeddings", None)
+        if own_len is None:
+            raise UnsupportedModelError(f"{name}: its configuration gives no context length; set max_model_len")
+        self.max_model_len = int(own_len)
+        _refuse_rope(name, text_config, self.max_model_len)
         self.dtype: torch.dtype = hf_model.dtype
         self.device: torch.device = hf_model.device
         plain_attention = "sdpa" if getattr(hf_model, "_supports_sdpa", False) else "eager"
@@ -53,7 +57,7 @@ class TransformersModel:
             hf_model.set_attn_implementation(ATTENTION_NAME)
             if pack_linear_weights:
                 pack_linears(hf_model)
-            self._specs = _probe(name, hf_model, token_ids[:1], text_config.num_hidden_layers)
+            self._specs = _probe(name, hf_model, token_ids[:1], text_config)
             self._cache_index = {layer_idx: i for i, layer_idx in enumerate(sorted(self._specs))}
             self._check(token_ids, expected)
 
@@ -74,7 +78,7 @@ class TransformersModel:
         return logits if logits.dtype == torch.float64 else logits.float()
 
     def _check(self, token_ids: Tensor, expected: Tensor) -> None:
-        """Feed a short text in two chunks and compare every position with the plain forward."""
+        """Feed a short text in two chunks and compare every second position with the plain forward."""
         length = len(token_ids)
         num_blocks = -(-length // _CHECK_BLOCK)
         shape = num_blocks * _CHECK_BLOCK
@@ -90,7 +94,8 @@ class TransformersModel:
         for start, end in ((0, min(_CHECK_CHUNK, length)), (_CHECK_CHUNK, length)):
             if start < end:
                 chunks.append(self.forward(_chunk(token_ids, start, end, table), kv_cache))
-        found, wanted = torch.cat(chunks).log_softmax(-1), expected.to(chunks[0].dtype).log_softmax(-1)
+        odd = [position for position in range(length) if position % 2]
+        found, wanted = torch.cat(chunks).log_softmax(-1), expected[odd].to(chunks[0].dtype).log_softmax(-1)
         gap = float((found - wanted).abs().max())
         if not gap <= _TOLERANCE[self.dtype]:
             raise UnsupportedModelError(
@@ -106,7 +111,7 @@ def _chunk(token_ids: Tensor, start: int, end: int, table: list[int]) -> Forward
         token_ids=token_ids[start:end],
         positions=positions,
         slot_mapping=blocks[positions // _CHECK_BLOCK] * _CHECK_BLOCK + positions % _CHECK_BLOCK,
-        logits_rows=torch.arange(end - start, device=token_ids.device),
+        logits_rows=(positions % 2).nonzero().flatten(),
         query_lens=[end - start],
         context_lens=[end],
         block_tables=[table],
@@ -132,13 +137,45 @@ def _refuse_by_config(name: str, hf_model: Any, text_config: Any) -> None:
         raise UnsupportedModelError(f"{family} does not call transformers' attention interface; it cannot be paged")
 
 
-def _probe(name: str, hf_model: Any, token_ids: Tensor, num_layers: int) -> dict[int, KVLayerSpec]:
-    """The cache shape of every layer, seen from inside the attention function."""
-    probe = LayerProbe()
+def _refuse_rope(name: str, text_config: Any, max_model_len: int) -> None:
+    """Refuse rotary scalings that look at the longest position of a forward: a long request would change a short one."""
+    parameters = getattr(text_config, "rope_parameters", None) or {}
+    rope_type = parameters.get("rope_type")
+    if rope_type in {"longrope", "dynamic"}:
+        original = parameters.get("original_max_position_embeddings") or getattr(
+            text_config, "original_max_position_embeddings", text_config.max_position_embeddings
+        )
+        if max_model_len > original:
+            raise UnsupportedModelError(
+                f"{name} uses {rope_type} rotary scaling, which beyond {original} tokens depends on the longest row "
+                f"of a batch; set max_model_len={original} or less"
+            )
+
+
+def _probe(name: str, hf_model: Any, token_ids: Tensor, text_config: Any) -> dict[int, KVLayerSpec]:
+    """The cache shape of every layer, seen from inside the attention function, where windows are checked as well."""
+    probe, num_layers = LayerProbe(), text_config.num_hidden_layers
     hf_model(input_ids=token_ids[None], position_ids=torch.zeros_like(token_ids)[None], use_cache=False, paged=probe)
+    family = f"{name} ({type(hf_model).__name__})"
     if not len(probe.specs) == probe.num_calls == num_layers:
         raise UnsupportedModelError(
-            f"{name} ({type(hf_model).__name__}): {probe.num_calls} attention calls over {len(probe.specs)} of its "
-            f"{num_layers} layers; a layer without a cache of its own cannot be served"
+            f"{family}: {probe.num_calls} attention calls over {len(probe.specs)} of its {num_layers} layers; one "
+            f"without a cache of its own cannot be served"
         )
+    for layer_idx, window in probe.windows.items():
+        wanted = _window(text_config, layer_idx)
+        if window != wanted:  # some families build a window into their mask only, which is not built here
+            raise UnsupportedModelError(
+                f"{family}: layer {layer_idx} has a sliding window of {wanted} by its config but passes {window} "
+                f"to its attention; it cannot be served"
+            )
     return probe.specs
+
+
+def _window(text_config: Any, layer_idx: int) -> int | None:
+    """The sliding window that the configuration gives a layer."""
+    window: int | None = getattr(text_config, "sliding_window", None)
+    layer_types = getattr(text_config, "layer_types", None)
+    if layer_types:
+        return window if layer_types[layer_idx] == "sliding_attention" else None
+    return window if getattr(text_config, "use_sliding_window", True) else None

@@ -111,3 +111,13 @@ def test_rows_of_like_shape_share_a_call_and_padding_at_most_doubles_a_context()
 def test_a_contiguous_table_is_read_without_a_copy() -> None:
     batch, k_cache, *_ = _case([(1, 20)], 2, 4, contiguous=True)
     assert arrange(batch)[0].read(k_cache).untyped_storage().data_ptr() == k_cache.untyped_storage().data_ptr()
+
+
+def test_padding_reads_nothing_of_another_request() -> None:
+    """A NaN anywhere outside the rows' own contexts reaches no output."""
+    batch, k_cache, v_cache, q, k, v, slots = _case([(1, 20), (1, 30), (3, 17)], 2, 4, contiguous=False)
+    own = torch.zeros(len(k_cache), dtype=torch.bool)
+    own[[slot for row in slots for slot in row]] = True
+    k_cache[~own], v_cache[~own] = torch.nan, torch.nan
+    write_kv(k_cache, v_cache, k, v, batch.slot_mapping)
+    assert bool(torch.isfinite(paged_attention(q, k_cache, v_cache, batch, scale=0.4)).all())

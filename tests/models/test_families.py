@@ -154,6 +154,7 @@ def test_the_window_matters_in_these_tests() -> None:
         ("qwen3_next", {"num_experts": 4, **EXPERTS}, "recurrent"),
         ("llama4_text", {"num_local_experts": 2}, "chunked_attention"),
         ("bloom", {}, "attention interface"),
+        ("phimoe", {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 8}, "sliding window of 8"),
     ],
 )
 def test_a_family_that_does_not_fit_is_refused_by_name(family: str, changes: dict[str, Any], message: str) -> None:
@@ -175,3 +176,13 @@ def test_an_argument_that_is_not_honoured_is_found_by_the_self_check() -> None:
     hf_model.set_attn_implementation = switch
     with pytest.raises(UnsupportedModelError, match="differ"):
         TransformersModel(hf_model, name="mine")
+
+
+@pytest.mark.parametrize("rope_type", ["longrope", "dynamic"])
+def test_rotary_scaling_that_depends_on_the_batch_is_refused_beyond_its_safe_length(rope_type: str) -> None:
+    factors = {"short_factor": [1.0] * 4, "long_factor": [2.0] * 4} if rope_type == "longrope" else {"factor": 2.0}
+    rope = {"rope_type": rope_type, "rope_theta": 10000.0, "original_max_position_embeddings": 32, **factors}
+    hf_model = _hf_model("llama", torch.float32, rope_parameters=rope)
+    with pytest.raises(UnsupportedModelError, match="max_model_len=32 or less"):
+        TransformersModel(hf_model, name="mine")
+    assert TransformersModel(hf_model, name="mine", max_model_len=32).max_model_len == 32

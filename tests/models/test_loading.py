@@ -118,6 +118,19 @@ def test_broken_sources_are_clear_lines(tmp_path: Path, monkeypatch: pytest.Monk
         assert "\n" not in str(error.value)
 
 
+def test_a_folder_that_lacks_weights_is_refused(tiny_folder: Path, tmp_path: Path) -> None:
+    import shutil
+
+    from safetensors.torch import load_file, save_file
+
+    folder = shutil.copytree(tiny_folder, tmp_path / "partial")
+    weights = load_file(folder / "model.safetensors")
+    del weights["model.layers.1.mlp.up_proj.weight"]
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ConfigError, match=r"lacks 1 of its weights \(model.layers.1.mlp.up_proj"):
+        load_model(EngineConfig(model=str(folder)))
+
+
 def test_an_unusable_device_is_a_clear_line(tiny_folder: Path) -> None:
     with pytest.raises(ConfigError, match="device='nonsense'"):
         load_model(EngineConfig(model=str(tiny_folder), device="nonsense"))
