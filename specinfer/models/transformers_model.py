@@ -138,7 +138,7 @@ def _refuse_by_config(name: str, hf_model: Any, text_config: Any) -> None:
 
 
 def _refuse_rope(name: str, text_config: Any, max_model_len: int) -> None:
-    """Refuse rotary scalings that look at the longest position of a forward: a long request would change a short one."""
+    """Refuse rotary scalings that look at the longest position of a forward: one request would change another."""
     parameters = getattr(text_config, "rope_parameters", None) or {}
     rope_type = parameters.get("rope_type")
     if rope_type in {"longrope", "dynamic"}:
