@@ -76,7 +76,9 @@ def _convert(gguf: Path, folder: Path) -> None:
     """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()
     print("specinfer: converting the demo model, once (about 20 s)", file=sys.stderr)
     source: dict[str, Any] = {"gguf_file": gguf.name, "local_files_only": True}
     tokenizer = AutoTokenizer.from_pretrained(str(gguf.parent), **source)
@@ -88,3 +90,4 @@ def _convert(gguf: Path, folder: Path) -> None:
     model.generation_config = quantized.generation_config
     model.save_pretrained(str(folder))
     tokenizer.save_pretrained(str(folder))
+    logging.enable_progress_bar()
