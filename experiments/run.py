@@ -106,6 +106,8 @@ def _job(config: Any) -> None:
     record = execute(config, Path(hydra_config.runtime.output_dir), console, job_type=job_type)
     if record.interrupted:
         raise KeyboardInterrupt
+    if len(record.failures) == len(record.results):
+        raise ConfigError(f"no request could be served; the first: {record.failures[0]['error']}")
 
 
 def load_shared_model(config: EngineConfig) -> LoadedModel:

@@ -10,11 +10,14 @@ beside them, and their outputs are never lost.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 from specinfer import registry
 from specinfer.config import EngineConfig
+from specinfer.engine.delivery import Delivery, OutputStream
 from specinfer.engine.engine import Engine
 from specinfer.errors import RequestError
 from specinfer.events import StepEvent
@@ -64,8 +67,8 @@ class LLM:
             proposer_name=registry.name_of("proposers", self.proposer),
             randomness=randomness,
         )
-        self._num_requests = 0
-        self._undelivered: list[RequestOutput] = []
+        self._delivery = Delivery(self.engine)
+        self._counter = itertools.count()
 
     # ---------------------------------------------------------------------------------------- whole batches
 
@@ -85,12 +88,9 @@ class LLM:
         batch = [prompts] if _is_single(prompts) else list(prompts)
         params = _params_list(sampling_params, len(batch))
         final = [dataclasses.replace(p, output_kind=OutputKind.FINAL_ONLY) for p in params]
-        outputs = self._add_all(batch, final, cache_salt, return_errors)
-        pending = {i: request_id for i, request_id in outputs.items() if isinstance(request_id, str)}
-        done = {i: output for i, output in outputs.items() if isinstance(output, RequestOutput)}
-        results = {output.request_id: output for output in self._run(set(pending.values()))}
-        done.update({i: results[request_id] for i, request_id in pending.items()})
-        return [done[i] for i in range(len(batch))]
+        added = self._add_all(batch, final, cache_salt, return_errors)
+        results = {output.request_id: output for output in OutputStream(self._delivery, _ids(added))}
+        return [results[one] if isinstance(one, str) else one for one in added]
 
     def chat(
         self,
@@ -112,49 +112,35 @@ class LLM:
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
         *,
         cache_salt: str = "",
-    ) -> Iterator[RequestOutput]:
+    ) -> OutputStream:
         """Yield outputs as they grow, cumulative or deltas by `output_kind`; closing the iterator aborts the rest.
 
         A prompt that cannot be served raises RequestError here, before the first output.
         """
         batch = [prompts] if _is_single(prompts) else list(prompts)
         params = _params_list(sampling_params, len(batch))
-        ids = self._add_all(batch, params, cache_salt, return_errors=False)
-        return self._run({request_id for request_id in ids.values() if isinstance(request_id, str)})
+        return OutputStream(self._delivery, _ids(self._add_all(batch, params, cache_salt, return_errors=False)))
 
     def _add_all(
         self, prompts: Sequence[Any], params: Sequence[SamplingParams], cache_salt: str, return_errors: bool
-    ) -> dict[int, str | RequestOutput]:
-        """Queue every prompt; its request id, or its error output, by index."""
-        added: dict[int, str | RequestOutput] = {}
-        for index, (prompt, one) in enumerate(zip(prompts, params, strict=True)):
-            request_id = self._next_id()
-            try:
-                self.engine.add_request(request_id, prompt, one, cache_salt=cache_salt)
-                added[index] = request_id
-            except RequestError as error:
-                if not return_errors:
-                    for earlier in added.values():
-                        self.engine.abort(str(earlier))
-                    raise RequestError(f"prompt {index}: {error}" if len(prompts) > 1 else str(error)) from None
-                added[index] = _error_output(request_id, prompt, str(error))
-        return added
-
-    def _run(self, request_ids: set[str]) -> Iterator[RequestOutput]:
-        """Step until `request_ids` are done, yielding their outputs; whatever ends it early aborts them."""
-        unfinished = set(request_ids)
+    ) -> list[str | RequestOutput]:
+        """Queue every prompt: its request id, or its error output, in order; none is queued where this raises."""
+        added: list[str | RequestOutput] = []
         try:
-            while unfinished:
-                for output in self.engine.step():
-                    if output.request_id not in request_ids:
-                        self._undelivered.append(output)
-                        continue
-                    if output.finished:
-                        unfinished.discard(output.request_id)
-                    yield output
-        finally:
-            for request_id in unfinished:
+            for index, (prompt, one) in enumerate(zip(prompts, params, strict=True)):
+                request_id = self._next_id()
+                try:
+                    self.engine.add_request(request_id, prompt, one, cache_salt=cache_salt)
+                    added.append(request_id)
+                except RequestError as error:
+                    if not return_errors:
+                        raise RequestError(f"prompt {index}: {error}" if len(prompts) > 1 else str(error)) from None
+                    added.append(_error_output(request_id, prompt, str(error)))
+        except BaseException:
+            for request_id in _ids(added):
                 self.engine.abort(request_id)
+            raise
+        return added
 
     # ---------------------------------------------------------------------------------------- step by step
 
@@ -172,9 +158,9 @@ class LLM:
         return request_id
 
     def step(self) -> list[RequestOutput]:
-        """Run one engine step; the outputs of the requests that moved on."""
-        waiting, self._undelivered = self._undelivered, []
-        return waiting + self.engine.step()
+        """Run one engine step; the outputs of the requests that moved on, but for those that a stream reads."""
+        self._delivery.advance()
+        return self._delivery.take_unclaimed()
 
     def abort(self, request_id: str) -> RequestOutput | None:
         """End a request now; its output so far, or None for an unknown id."""
@@ -182,7 +168,7 @@ class LLM:
 
     @property
     def has_unfinished_requests(self) -> bool:
-        return self.engine.has_unfinished_requests or bool(self._undelivered)
+        return self.engine.has_unfinished_requests or bool(self._delivery.unclaimed)
 
     # ---------------------------------------------------------------------------------------------- records
 
@@ -215,8 +201,8 @@ class LLM:
         return {name: registry.describe(part) for name, part in parts.items()}
 
     def _next_id(self) -> str:
-        self._num_requests += 1
-        return str(self._num_requests - 1)
+        """The next number that is not in flight as an id given by hand."""
+        return next(name for number in self._counter if (name := str(number)) not in self.engine.in_flight)
 
 
 def _load(config: EngineConfig) -> LoadedModel:
@@ -226,7 +212,13 @@ def _load(config: EngineConfig) -> LoadedModel:
 
 
 def _is_single(prompts: Any) -> bool:
-    return isinstance(prompts, str) or (isinstance(prompts, Sequence) and bool(prompts) and isinstance(prompts[0], int))
+    return isinstance(prompts, str) or (
+        isinstance(prompts, Sequence) and bool(prompts) and isinstance(prompts[0], Integral)
+    )
+
+
+def _ids(added: Sequence[str | RequestOutput]) -> list[str]:
+    return [one for one in added if isinstance(one, str)]
 
 
 def _params_list(params: SamplingParams | Sequence[SamplingParams] | None, count: int) -> list[SamplingParams]:

@@ -126,6 +126,10 @@ class SamplingParams:
             raise RequestError("stop strings need detokenize=True")
         if self.allowed_token_ids is not None and not len(self.allowed_token_ids):
             raise RequestError("allowed_token_ids is empty: nothing could be sampled; give None for no restriction")
+        if isinstance(self.bad_words, str):
+            raise RequestError(f"bad_words must be a list of strings, got the string {self.bad_words!r}")
+        if not isinstance(self.output_kind, OutputKind):
+            raise RequestError(f"output_kind must be an OutputKind, got {self.output_kind!r}")
         for word in self.bad_words or ():
             if not isinstance(word, str) or not word:
                 raise RequestError(f"bad_words must be non-empty strings, got {word!r}")

@@ -14,7 +14,7 @@ from specinfer.engine.request import Request
 from specinfer.engine.text import CompletionText, StopRules
 from specinfer.errors import RequestError
 from specinfer.protocols import LoadedModel
-from specinfer.sampling.processing import RequestLaw
+from specinfer.sampling.law import RequestLaw, checked_ids
 from specinfer.sampling.rng import request_seed
 from specinfer.types import SamplingParams
 
@@ -31,23 +31,24 @@ class Admission:
 
     def prompt_token_ids(self, prompt: str | Sequence[int]) -> list[int]:
         """Encode and check a prompt; RequestError when it is empty, too long or outside the vocabulary."""
-        if not isinstance(prompt, str | Sequence):
+        if not isinstance(prompt, str | Sequence) or isinstance(prompt, bytes | bytearray):
             raise RequestError(f"a prompt is text or a list of token ids, got {type(prompt).__name__}")
-        if isinstance(prompt, str) and not prompt:
+        token_ids = self._encode(prompt) if isinstance(prompt, str) else list(prompt)
+        if not prompt or not token_ids:
             raise RequestError("the prompt is empty: give at least one character or token")
-        token_ids = self.loaded.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
-        if not token_ids:
-            raise RequestError("the prompt is empty: give at least one character or token")
-        vocab_size = self.loaded.model.vocab_size
-        for token_id in token_ids:
-            if isinstance(token_id, bool) or not isinstance(token_id, int) or not 0 <= token_id < vocab_size:
-                raise RequestError(f"prompt token id {token_id!r} is outside the vocabulary 0..{vocab_size - 1}")
+        token_ids = checked_ids("the prompt", token_ids, self.loaded.model.vocab_size)
         if len(token_ids) >= self.max_model_len:
             raise RequestError(
                 f"the prompt has {len(token_ids)} tokens, but max_model_len={self.max_model_len} must hold it and at "
                 f"least one token of output; shorten it or raise max_model_len"
             )
         return token_ids
+
+    def _encode(self, prompt: str) -> list[int]:
+        try:
+            return self.loaded.tokenizer.encode(prompt)
+        except Exception as error:  # a lone surrogate, or whatever else a tokenizer takes for no text
+            raise RequestError(f"the prompt cannot be encoded: {type(error).__name__}: {error}") from None
 
     def max_output_tokens(self, num_prompt_tokens: int, params: SamplingParams) -> int:
         """The request's output limit; RequestError when even alone it would not fit the KV pool.

@@ -6,6 +6,7 @@ enough for its limits, or there is none; a drafter's fault costs its request the
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -67,10 +68,14 @@ class Drafter:
             return 0
         wish = request.params.num_draft_tokens
         if wish is None:
-            wish = self._guard(request, self.controller, self.controller.num_draft_tokens, request, load)
+            wish = self._guard(request, self.controller, self._controller_wish, request, load)
         if wish is None and request.draft_error is None:
-            wish = self.proposer.num_draft_tokens
+            wish = self._guard(request, self.proposer, lambda: operator.index(self.proposer.num_draft_tokens))
         return min(wish or 0, room)
+
+    def _controller_wish(self, request: Request, load: EngineLoad) -> int | None:
+        wish = self.controller.num_draft_tokens(request, load)
+        return None if wish is None else operator.index(wish)
 
     def _ask(self, requests: list[Request], lengths: list[int]) -> Sequence[Any]:
         try:

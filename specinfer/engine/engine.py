@@ -13,7 +13,7 @@ a request that fails takes nobody with it.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import KeysView, Sequence
 
 from torch import Tensor
 
@@ -100,12 +100,13 @@ class Engine:
 
         cache_salt: only requests with the same salt share prefix-cache blocks.
         """
-        if request_id in self._groups:
-            raise RequestError(f"request id {request_id!r} is already in flight")
         prompt_token_ids = self._admission.prompt_token_ids(prompt)
         requests = self._admission.requests(
             request_id, prompt_token_ids, params, arrival_index=self._num_arrivals, cache_salt=cache_salt
         )
+        for name in (request_id, *(request.request_id for request in requests)):
+            if name in self._groups or name in self._group_of:
+                raise RequestError(f"request id {name!r} is already in flight; a request's completions are id/0, id/1")
         self._num_arrivals += len(requests)
         group = RequestGroup(
             request_id=request_id,
@@ -134,6 +135,11 @@ class Engine:
     @property
     def has_unfinished_requests(self) -> bool:
         return bool(self._groups)
+
+    @property
+    def in_flight(self) -> KeysView[str]:
+        """Ids of the unfinished requests, oldest first; a live view."""
+        return self._groups.keys()
 
     def reset_prefix_cache(self) -> None:
         """Forget all cached prefixes; requests in flight are not touched."""

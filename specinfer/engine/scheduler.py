@@ -78,33 +78,32 @@ class Scheduler:
         return plan
 
     def _schedule_running(self, plan: StepPlan) -> int:
+        """Room for every pending token first; then for drafts, so that none costs another request its KV."""
         budget = self.config.max_num_batched_tokens
         self.running.sort(key=_rank)
-        index = 0
-        while index < len(self.running):
-            request = self.running[index]
+        granted: list[int] = []
+        while len(granted) < len(self.running):
+            request = self.running[len(granted)]
             # One token is kept for each request behind this one, so that a long prompt delays nobody.
-            available = budget - (len(self.running) - index - 1)
+            available = budget - (len(self.running) - len(granted) - 1)
             num_tokens = min(request.num_pending_tokens + request.num_draft_pending, available)
-            num_tokens = self._make_room(request, num_tokens, plan)
-            if num_tokens == 0:  # it was last in rank and gave up its own blocks
-                break
-            plan.rows.append(_row(request, num_tokens))
-            budget -= num_tokens
-            index += 1
+            if self._make_room(request, min(num_tokens, request.num_pending_tokens), plan):
+                granted.append(num_tokens)
+                budget -= num_tokens
+        for request, num_tokens in zip(self.running, granted, strict=True):
+            fitting = num_tokens if self._grow(request, num_tokens) else request.num_pending_tokens
+            plan.rows.append(_row(request, fitting))
+            budget += num_tokens - fitting
         return budget
 
-    def _make_room(self, request: Request, num_tokens: int, plan: StepPlan) -> int:
-        """Blocks for `num_tokens` more tokens: without drafts if those do not fit, 0 if it was preempted itself."""
+    def _make_room(self, request: Request, num_tokens: int, plan: StepPlan) -> bool:
+        """Blocks for `num_tokens` more tokens, at the cost of the last in rank; False if that was `request` itself."""
         while not self._grow(request, num_tokens):
-            if num_tokens > request.num_pending_tokens:  # a draft never costs another request its KV
-                num_tokens = request.num_pending_tokens
-                continue
             victim = self.running[-1]
             self._preempt(victim, plan)
             if victim is request:
-                return 0
-        return num_tokens
+                return False
+        return True
 
     def _grow(self, request: Request, num_tokens: int) -> bool:
         """Extend the table to hold `num_tokens` beyond the computed ones; False, changing nothing, if it cannot."""

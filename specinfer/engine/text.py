@@ -27,7 +27,7 @@ class IncrementalDecoder:
         self._skip_special_tokens = skip_special_tokens
         self._window = list(prompt_token_ids[-5:])
         self._num_read = len(self._window)
-        self._read_text: str | None = None  # decoded window[:num_read], None until needed
+        self._num_given: int | None = None  # characters of the decoded window that `text` holds, None until needed
         self.text = ""
 
     def _decode(self, token_ids: Sequence[int]) -> str:
@@ -35,21 +35,24 @@ class IncrementalDecoder:
 
     def append(self, token_id: int) -> None:
         """Add a token; the text grows as soon as its characters are whole."""
-        if self._read_text is None:
-            self._read_text = self._decode(self._window)
+        if self._num_given is None:
+            self._num_given = len(self._decode(self._window))
         self._window.append(token_id)
-        whole = self._decode(self._window)
-        if len(whole) > len(self._read_text) and not whole.endswith(REPLACEMENT):
-            self.text += whole[len(self._read_text) :]
-            self._window = self._window[self._num_read :]
-            self._num_read = len(self._window)
-            self._read_text = None
+        decoded = self._decode(self._window)
+        whole = decoded.rstrip(REPLACEMENT)
+        if len(whole) > self._num_given:
+            self.text += whole[self._num_given :]
+            self._num_given = len(whole)
+            if whole == decoded:
+                self._window = self._window[self._num_read :]
+                self._num_read = len(self._window)
+                self._num_given = None
 
     def flush(self) -> None:
         """Give out what is held back, as U+FFFD where it is no character."""
-        if self._read_text is not None:
-            self.text += self._decode(self._window)[len(self._read_text) :]
-            self._read_text = None
+        if self._num_given is not None:
+            self.text += self._decode(self._window)[self._num_given :]
+            self._num_given = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ formed, or on which the verifier fails, gets an error of its own and no other is
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -63,7 +64,7 @@ def verify_rows(
             results[-1].token_ids = [target.sample(0, item.key(0, Purpose.SAMPLE))]
         else:
             drafted.append((results[-1], item, target))
-    verdicts = _verdicts([item for _, item, _ in drafted], verifier, randomness)
+    verdicts = _verdicts([item for _, item, _ in drafted], verifier, randomness, logits.shape[1])
     for (result, item, target), verdict in zip(drafted, verdicts, strict=True):
         _apply(result, item.draft, target, verdict)
     return results
@@ -90,7 +91,7 @@ def _sampled_logits(logits: Tensor, sampled: Sequence[tuple[ScheduledRow, Logits
 
 
 def _verdicts(
-    items: Sequence[VerifyItem], verifier: Verifier, randomness: Randomness
+    items: Sequence[VerifyItem], verifier: Verifier, randomness: Randomness, vocab_size: int
 ) -> Sequence[Verdict | RequestError]:
     """The verifier's verdicts; one by one where the batch raises, so that only the culprit fails."""
     if not items:
@@ -99,18 +100,20 @@ def _verdicts(
         verdicts = verifier.verify(items, randomness)
         if len(verdicts) != len(items):
             raise RequestError(f"{len(verdicts)} verdicts for {len(items)} drafts")
-        return [_checked(verdict, item) for verdict, item in zip(verdicts, items, strict=True)]
+        return [_checked(verdict, item, vocab_size) for verdict, item in zip(verdicts, items, strict=True)]
     except Exception as error:  # whatever a foreign verifier raises
         if len(items) == 1:
             name = type(verifier).__name__
             return [RequestError(f"{name} failed on this request: {type(error).__name__}: {error}")]
-        return [_verdicts([item], verifier, randomness)[0] for item in items]
+        return [_verdicts([item], verifier, randomness, vocab_size)[0] for item in items]
 
 
-def _checked(verdict: Verdict, item: VerifyItem) -> Verdict:
+def _checked(verdict: Verdict, item: VerifyItem, vocab_size: int) -> Verdict:
+    """The verdict in plain integers; RequestError where it cannot be carried out."""
+    num_accepted, token_id = operator.index(verdict.num_accepted), operator.index(verdict.token_id)
     num_drafts = len(item.draft.token_ids)
-    if not 0 <= verdict.num_accepted <= num_drafts:
-        raise RequestError(f"{verdict.num_accepted} accepted tokens of a draft of {num_drafts}")
-    if verdict.token_id < 0:
-        raise RequestError(f"token id {verdict.token_id} is outside the vocabulary")
-    return verdict
+    if not 0 <= num_accepted <= num_drafts:
+        raise RequestError(f"{num_accepted} accepted tokens of a draft of {num_drafts}")
+    if not 0 <= token_id < vocab_size:
+        raise RequestError(f"token id {token_id} is outside the vocabulary 0..{vocab_size - 1}")
+    return Verdict(num_accepted, token_id)

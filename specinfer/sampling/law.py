@@ -60,9 +60,9 @@ class RequestLaw:
 
         `ignore_eos` keeps EOS from ending a request, so `min_tokens` does not forbid it then.
         """
-        stop_ids = _checked_ids("stop_token_ids", params.stop_token_ids or (), vocab_size)
-        allowed = _checked_ids("allowed_token_ids", params.allowed_token_ids or (), vocab_size)
-        bias_ids = _checked_ids("logit_bias", params.logit_bias or (), vocab_size)
+        stop_ids = checked_ids("stop_token_ids", params.stop_token_ids or (), vocab_size)
+        allowed = checked_ids("allowed_token_ids", params.allowed_token_ids or (), vocab_size)
+        bias_ids = checked_ids("logit_bias", params.logit_bias or (), vocab_size)
         ending = set(stop_ids) if params.ignore_eos else set(stop_ids).union(eos_token_ids)
         min_tokens = params.min_tokens if ending else 0
         bad_words = _encode_bad_words(params.bad_words or (), tokenizer)
@@ -96,17 +96,22 @@ class RequestLaw:
         return (self.repetition_penalty, self.frequency_penalty, self.presence_penalty) != (1.0, 0.0, 0.0)
 
 
-def _checked_ids(name: str, token_ids: Iterable[int], vocab_size: int) -> list[int]:
+def checked_ids(name: str, token_ids: Iterable[int], vocab_size: int) -> list[int]:
+    """The ids as plain integers; RequestError, naming `name`, for one that is no integer of the vocabulary."""
     checked: list[int] = []
     for token_id in token_ids:
-        if isinstance(token_id, bool) or not hasattr(token_id, "__index__"):
+        try:
+            index = operator.index(token_id)
+        except TypeError:
+            index = None
+        if index is None or isinstance(token_id, bool):
             raise RequestError(f"{name} must hold token ids (integers), got {token_id!r}")
-        if not 0 <= operator.index(token_id) < vocab_size:
+        if not 0 <= index < vocab_size:
             raise RequestError(
                 f"{name} holds token id {token_id}, outside the vocabulary of {vocab_size} tokens: "
                 f"give ids in 0..{vocab_size - 1}"
             )
-        checked.append(operator.index(token_id))
+        checked.append(index)
     return checked
 
 

@@ -143,6 +143,12 @@ def test_an_interruption_before_any_answer_leaves_no_summary(run_tiny: Any, tmp_
     assert not (tmp_path / "run" / "summary.json").exists()
 
 
+def test_a_run_in_which_nothing_could_be_served_is_a_mistake(command: Any) -> None:
+    status, _, err = command("model.cache.num_blocks=1")
+    assert status == run.STATUS_MISTAKE
+    assert "no request could be served" in err and "KV cache" in err
+
+
 def test_an_interrupted_command_ends_with_its_own_status(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("specinfer.models.loading.load_model", interrupted_at(100))
     status, _, err = command()
