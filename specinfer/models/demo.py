@@ -29,10 +29,18 @@ def cache_root() -> Path:
     return Path(os.environ.get("SPECINFER_CACHE") or Path.home() / ".cache" / "specinfer")
 
 
+def require_gguf() -> None:
+    """Raise ConfigError, with the way out, where the packages that read a GGUF file are missing."""
+    missing = [name for name in ("gguf", "accelerate") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ConfigError(f"reading a GGUF file needs {' and '.join(missing)}: pip install 'specinfer[gguf]'")
+
+
 def demo_folder() -> Path:
     """The converted demo model, made on the first call (about 20 s); ConfigError when it cannot be had."""
     folder = cache_root() / f"smollm2-135m-instruct-{GGUF_SHA256[:12]}"
     if not folder.exists():
+        require_gguf()
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
             converted = Path(scratch) / "converted"

@@ -13,7 +13,7 @@ import torch
 
 from specinfer.config import EngineConfig
 from specinfer.errors import ConfigError, SpecinferError
-from specinfer.models.demo import demo_folder
+from specinfer.models.demo import demo_folder, require_gguf
 from specinfer.models.paged import ATTENTION_NAME, register
 from specinfer.models.tokenizer import TransformersTokenizer
 from specinfer.models.transformers_model import TransformersModel
@@ -61,6 +61,7 @@ def _check_gguf(path: Path) -> None:
     with path.open("rb") as file:
         if file.read(4) != b"GGUF":
             raise ConfigError(f"{str(path)!r} is no GGUF file: it does not begin with those letters")
+    require_gguf()
     try:
         from gguf import GGUFReader
 

@@ -91,14 +91,16 @@ def test_a_proposer_that_raises_in_its_bookkeeping_harms_no_output(method: str) 
 
 @dataclass
 class FaultyController:
-    """Raises for the victim, at one of its methods."""
+    """Raises for the victim at one of its methods, or gives it a draft length that is none."""
 
     method: str
+    victim_length: Any = 3
 
     def num_draft_tokens(self, request: RequestView, load: EngineLoad) -> int:
         if self.method == "num_draft_tokens" and request.token_ids[0] == VICTIM:
             raise RuntimeError("a bug in the controller")
-        return 3
+        length: int = self.victim_length if request.token_ids[0] == VICTIM else 3
+        return length
 
     def observe(self, request: RequestView, num_draft_tokens: int, num_accepted_tokens: int) -> None:
         if self.method == "observe" and request.token_ids[0] == VICTIM:
@@ -115,6 +117,20 @@ def test_a_controller_that_raises_is_named_and_its_request_goes_on_plain(method:
     assert [output.outputs[0].token_ids for output in outputs] == _expected()
     assert "FaultyController" in str(outputs[1].draft_error)
     assert outputs[0].draft_error is None
+
+
+@pytest.mark.parametrize("length", ["3", 2.5, [3]])
+def test_a_draft_length_that_is_no_integer_is_its_plugins_fault(length: Any) -> None:
+    controller, proposer = FaultyController("none", length), ScriptedProposer(oracle_script(MODEL))
+    outputs = LLM(CONFIG, proposer, controller=controller, loaded_model=LOADED).generate(PROMPTS, GREEDY)
+    assert [output.outputs[0].token_ids for output in outputs] == _expected()
+    assert "FaultyController: TypeError" in str(outputs[1].draft_error)
+    assert outputs[0].stats.num_accepted_tokens > 0
+
+    proposer = ScriptedProposer(oracle_script(MODEL), num_draft_tokens=length)
+    outputs = LLM(CONFIG, proposer, loaded_model=LOADED).generate(PROMPTS, GREEDY)
+    assert [output.outputs[0].token_ids for output in outputs] == _expected()
+    assert all("ScriptedProposer: TypeError" in str(output.draft_error) for output in outputs)
 
 
 @dataclass
@@ -139,7 +155,7 @@ class FaultyVerifier:
         return verdicts
 
 
-@pytest.mark.parametrize("verdict", [None, Verdict(99, 0), Verdict(0, -1)])
+@pytest.mark.parametrize("verdict", [None, Verdict(99, 0), Verdict(0, -1), Verdict(0, 8), Verdict(0, 0.5)])  # type: ignore[arg-type]
 def test_a_verifier_that_fails_on_a_request_ends_that_request_with_an_error(verdict: Verdict | None) -> None:
     params = [SamplingParams(temperature=0, max_tokens=20, seed=seed) for seed in (0, VICTIM, 1)]
     llm = LLM(CONFIG, ScriptedProposer(oracle_script(MODEL)), FaultyVerifier(verdict), loaded_model=LOADED)

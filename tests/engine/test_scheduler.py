@@ -81,14 +81,104 @@ def test_nine_blocks_preempt_and_give_the_tokens_of_a_large_pool() -> None:
 
 
 def test_a_draft_never_costs_another_request_its_blocks() -> None:
-    """Two requests fill the pool but for drafts: these are shortened, nobody is preempted."""
+    """Four requests have two blocks each; a draft of six needs three, so drafts run only while blocks are free."""
     loaded = tiny_loaded_model(vocab_size=8, max_model_len=64, order=2)
     model: Any = loaded.model
-    config = EngineConfig(cache=CacheConfig(block_size=4, num_blocks=8, enable_prefix_caching=False))
-    llm = LLM(config, ScriptedProposer(oracle_script(model), num_draft_tokens=6), loaded_model=loaded)
-    outputs = llm.generate([[1] * 4, [2] * 4], SamplingParams(temperature=0, max_tokens=13))
-    assert [output.stats.num_preemptions for output in outputs] == [0, 0]
-    assert sum(output.stats.num_accepted_tokens for output in outputs) > 0
+    wrong = ScriptedProposer(oracle_script(model, wrong_every=1), num_draft_tokens=6)
+    for num_blocks, is_drafted in ((8, False), (12, True)):
+        config = EngineConfig(cache=CacheConfig(block_size=4, num_blocks=num_blocks, enable_prefix_caching=False))
+        llm = LLM(config, wrong, loaded_model=loaded)
+        for token in range(4):
+            llm.add_request([token] * 4, SamplingParams(temperature=0, max_tokens=20))
+        for _ in range(5):  # up to eight computed tokens each
+            outputs = llm.step()
+            assert [output.stats.num_preemptions for output in outputs] == [0] * 4
+        assert any(event.draft_token_ids for event in llm.events) == is_drafted
+
+
+def test_drafts_leave_every_running_request_a_token_of_the_budget() -> None:
+    loaded = tiny_loaded_model(vocab_size=8, max_model_len=64, order=2)
+    model: Any = loaded.model
+    config = EngineConfig(scheduler=SchedulerConfig(max_num_batched_tokens=13, max_num_seqs=6))
+    llm = LLM(config, ScriptedProposer(oracle_script(model), num_draft_tokens=5), loaded_model=loaded)
+    llm.generate([[token] * 2 for token in range(6)], GREEDY)
+    steps: dict[int, list[Any]] = {}
+    for event in llm.events:
+        steps.setdefault(event.step, []).append(event)
+    scheduled = [[event.num_scheduled_tokens for event in events] for events in steps.values()]
+    assert [6, 3, 1, 1, 1, 1] in scheduled, "the first in rank takes what is left for drafts"
+    assert all(sum(tokens) <= 13 for tokens in scheduled)
+
+
+def test_a_step_that_preempts_admits_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    llm = _llm(cache=CacheConfig(block_size=4, num_blocks=9))
+    scheduler, schedule = llm.engine.scheduler, llm.engine.scheduler.schedule
+    num_preempting = 0
+
+    def watched() -> Any:
+        nonlocal num_preempting
+        before = list(scheduler.running)
+        plan = schedule()
+        if plan.preempted:
+            num_preempting += 1
+            assert all(row.request in before for row in plan.rows)
+            assert all(request in before and request in scheduler.waiting for request in plan.preempted)
+        return plan
+
+    monkeypatch.setattr(scheduler, "schedule", watched)
+    llm.generate([[i, 1, 2, 3, i] for i in range(5)], GREEDY)
+    assert num_preempting > 0
+
+
+def test_cached_tokens_are_those_of_the_first_admission() -> None:
+    """A request that comes back from a preemption finds its own blocks; they were computed all the same."""
+    llm = _llm(cache=CacheConfig(block_size=4, num_blocks=9))
+    outputs = llm.generate([[i, 1, 2, 3, i] for i in range(5)], GREEDY)
+    assert any(event.is_prefill and event.context_len > 5 for event in llm.events), "none came back"
+    assert [output.stats.num_cached_tokens for output in outputs] == [0] * 5
+
+
+def test_prompt_logprobs_are_computed_once_whatever_is_preempted() -> None:
+    loaded = tiny_loaded_model(vocab_size=8, max_model_len=64, order=2)
+    model: Any = loaded.model
+    forward, num_logits_rows = model.forward, 0
+
+    def counted(batch: Any, kv_cache: Any) -> Any:
+        nonlocal num_logits_rows
+        num_logits_rows += len(batch.logits_rows)
+        return forward(batch, kv_cache)
+
+    model.forward = counted
+    llm = LLM(EngineConfig(cache=CacheConfig(block_size=4, num_blocks=9)), loaded_model=loaded)
+    params = SamplingParams(temperature=0, max_tokens=12, prompt_logprobs=0)
+    outputs = llm.generate([[i, 1, 2, 3, i] for i in range(5)], params)
+    assert sum(output.stats.num_preemptions for output in outputs) > 0
+    assert num_logits_rows == 5 * (4 + 12), "a row a prompt token but the first, and one a new token"
+
+
+def test_a_preemption_within_the_prompt_neither_loses_nor_doubles_its_logprobs() -> None:
+    """The second prompt does not fit beside the first request: it gives up its blocks chunk after chunk."""
+    params = SamplingParams(temperature=0, max_tokens=12, prompt_logprobs=1)
+    prompts = [[i % 8 for i in range(20)], [i * i % 8 for i in range(24)]]
+    limits = {"max_num_batched_tokens": 7, "max_num_seqs": 2}
+    small = _llm(cache=CacheConfig(block_size=4, num_blocks=9), **limits)
+    large = _llm(**limits)
+    outputs, expected = small.generate(prompts, params), large.generate(prompts, params)
+    second = [event for event in small.events if event.request_id == "1"]
+    first_emission = next(index for index, event in enumerate(second) if event.num_emitted)
+    num_computed = sum(event.num_scheduled_tokens for event in second[: first_emission + 1])
+    assert num_computed > len(prompts[1]), "it was never preempted within its prompt: the test shows nothing"
+    assert [output.prompt_logprobs for output in outputs] == [output.prompt_logprobs for output in expected]
+
+
+def test_a_cached_prefix_does_not_hide_its_prompt_logprobs() -> None:
+    llm = _llm()
+    prompt = [1, 2, 3, 4, 5, 6, 7, 0, 1]
+    params = SamplingParams(temperature=0, max_tokens=2, prompt_logprobs=1)
+    first = llm.generate(prompt, params)[0]
+    assert llm.generate(prompt, GREEDY)[0].stats.num_cached_tokens == 8, "without them the prefix is reused"
+    assert llm.generate(prompt, params)[0].prompt_logprobs == first.prompt_logprobs
+    assert [entry is None for entry in first.prompt_logprobs or ()] == [True] + [False] * 8
 
 
 def test_a_shared_prefix_is_computed_once_and_reported() -> None:

@@ -1,5 +1,7 @@
 """Text, ids and logprobs end at the same token, and reported text is never taken back."""
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,6 +66,30 @@ def test_a_stop_inside_a_row_of_tokens_cuts_the_row() -> None:
     completion = _completion(stop="lo")
     assert completion.walk(list(b"hello world")) == 5
     assert (completion.text, completion.stop_reason) == ("hel", "lo")
+
+
+class _JoinedTokenizer(ByteTokenizer):
+    """Id 256 is one token for the end of a word and the first byte of a euro sign."""
+
+    def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
+        return b"".join(b"END\xe2" if i == 256 else bytes([i]) for i in token_ids).decode(errors="replace")
+
+
+@pytest.mark.parametrize("max_tokens", [2, 9])
+def test_a_stop_string_before_an_incomplete_character_ends_at_its_own_token(max_tokens: int) -> None:
+    params = SamplingParams(max_tokens=max_tokens, stop="END")
+    completion = CompletionText(params, StopRules.of(params, frozenset(), max_tokens), _JoinedTokenizer(), [65])
+    assert completion.walk([ord("a"), 256, 0x82, 0xAC]) == 2
+    assert (completion.text, completion.stop_reason) == ("a", "END")
+
+
+def test_text_before_an_incomplete_character_is_given_once() -> None:
+    decoder = IncrementalDecoder(_JoinedTokenizer(), [65], skip_special_tokens=True)
+    texts = []
+    for token_id in (256, 0x82, 0xAC, ord("b")):
+        decoder.append(token_id)
+        texts.append(decoder.text)
+    assert texts == ["END", "END", "END\u20ac", "END\u20acb"]
 
 
 def test_include_stop_string_keeps_it() -> None:

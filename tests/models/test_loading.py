@@ -134,3 +134,10 @@ def test_a_folder_that_lacks_weights_is_refused(tiny_folder: Path, tmp_path: Pat
 def test_an_unusable_device_is_a_clear_line(tiny_folder: Path) -> None:
     with pytest.raises(ConfigError, match="device='nonsense'"):
         load_model(EngineConfig(model=str(tiny_folder), device="nonsense"))
+
+
+def test_a_gguf_without_the_packages_that_read_it_names_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = _gguf(tmp_path / "whole.gguf")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=r"needs gguf and accelerate: pip install 'specinfer\[gguf\]'"):
+        load_model(EngineConfig(model=str(path)))
