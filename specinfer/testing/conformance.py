@@ -11,9 +11,11 @@ show nothing (no draft was ever made) says so in its result.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -191,18 +193,40 @@ def _names_parameter(verifier: Any) -> str:
     return "its law was not checked: it declares itself lossy"
 
 
+def a_whole_run_is_recorded(make: Factory) -> str:
+    """Start to finish in an empty folder, with every kind of record and an empty one of each."""
+    with tempfile.TemporaryDirectory() as folder:
+        run_dir = Path(folder)
+        picture = run_dir / "table.csv"
+        picture.write_text("task,speedup\nchat,1.2\n")
+        tracker = make()
+        tracker.start(run_dir, {"model": {"name": "tiny"}, "k": 4}, name="run", group="tests", job_type="compare")
+        for step in range(3):
+            tracker.log({"plain/tokens_per_s": 20.0 + step}, step)
+        tracker.log({}, 3)
+        tracker.table("figures", ["task", "speedup"], [["chat", 1.2], ["repeat", None]])
+        tracker.table("empty", ["task"], [])
+        tracker.artifact(picture, "table")
+        tracker.summary({"speedup": 1.2, "interrupted": False})
+        tracker.finish()
+    return ""
+
+
 def checks_of(kind: str, make: Factory) -> dict[str, Callable[[], str]]:
     """The checks for a kind of component, by name; each returns a note or raises."""
     name, round_trip = "configuration_survives_a_round_trip", partial(configuration_survives_a_round_trip, make)
     checks: dict[str, Callable[[], str]] = {name: round_trip}
     if kind == "verifiers":
         return checks | _verifier_checks(make)
+    if kind == "trackers":
+        return checks | {"a_whole_run_is_recorded": partial(a_whole_run_is_recorded, make)}
     if kind == "proposers":
         parts = partial(_parts, proposer=make)
     elif kind == "controllers":
         parts = partial(_parts, proposer=_one_hot_drafts, controller=make)
     else:
-        raise PluginError(f"no conformance suite for {kind!r}; there is one for proposers, verifiers and controllers")
+        known = "proposers, verifiers, controllers and trackers"
+        raise PluginError(f"no conformance suite for {kind!r}; there is one for {known}")
     return checks | {check.__name__: partial(check, parts) for check in ENGINE_CHECKS}
 
 

@@ -11,7 +11,11 @@ from specinfer.testing.__main__ import main
 from specinfer.testing.conformance import check, run_checks
 from specinfer.testing.laws import BiasedVerifier
 
-INSTALLED = [(kind, name) for kind in ("proposers", "verifiers", "controllers") for name in registry.names(kind)]
+INSTALLED = [
+    pytest.param(kind, name, marks=pytest.mark.slow if name == "wandb" else ())
+    for kind in ("proposers", "verifiers", "controllers", "trackers")
+    for name in registry.names(kind)
+]
 
 
 @pytest.mark.parametrize(("kind", "name"), INSTALLED)
