@@ -3,7 +3,7 @@
 Every check is a function of a factory, so a plugin is tested as it will be built:
 
     python -m specinfer.testing proposers mypackage.mine:MyProposer          # from a shell
-    check("proposers", lambda: MyProposer(num_draft_tokens=3))                # from a test
+    specinfer.testing.check("proposers", lambda: MyProposer(num_draft_tokens=3))   # from a test
 
 Always true: a plugin that passes gives exactly the target's law on every engine shape tried here; a check that could
 show nothing (no draft was ever made) says so in its result.
