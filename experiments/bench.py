@@ -29,7 +29,6 @@ from specinfer.types import SamplingParams
 
 NUM_TOKENS = 128
 PROMPTS_PER_TASK = 2
-BATCH_SIZE = 16
 DRAFT_TASKS = ("repeat", "code_edit", "summarise")
 CONFIG = EngineConfig(cache=CacheConfig(enable_prefix_caching=False))
 SAMPLING = SamplingParams(temperature=0, max_tokens=NUM_TOKENS, ignore_eos=True)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from specinfer.engine.block_pool import hash_block, hash_salt
-from specinfer.types import Draft, FinishReason, SamplingParams
+from specinfer.types import Draft, SamplingParams
 
 if TYPE_CHECKING:
     from specinfer.engine.text import CompletionText
@@ -54,8 +54,6 @@ class Request:
         self.num_prompt_tokens = len(prompt_token_ids)
 
         self.status = Status.WAITING
-        self.finish_reason: FinishReason | None = None
-        self.stop_reason: int | str | None = None
         self.error: str | None = None
 
         self._tokens: NDArray[np.int64] = np.array(prompt_token_ids, dtype=np.int64)
@@ -71,7 +69,6 @@ class Request:
         self.num_preemptions = 0
 
         self.draft: Draft | None = None
-        self.draft_s = 0.0
         self.draft_error: str | None = None
         self.num_draft_tokens = 0
         self.num_accepted_tokens = 0

@@ -39,7 +39,3 @@ class ForwardBatch:
     @property
     def num_tokens(self) -> int:
         return self.token_ids.shape[0]
-
-    @property
-    def num_seqs(self) -> int:
-        return len(self.query_lens)
