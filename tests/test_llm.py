@@ -8,6 +8,8 @@ import pytest
 
 from specinfer import LLM, CacheConfig, EngineConfig, FinishReason, OutputKind, RequestError, SamplingParams
 from specinfer.testing.models import tiny_loaded_model
+from specinfer.testing.proposers import ScriptedProposer
+from specinfer.testing.reference import greedy_continuation, oracle_script
 
 LOADED = tiny_loaded_model(vocab_size=258, max_model_len=64, order=2, eos_token_id=257)
 CONFIG = EngineConfig(cache=CacheConfig(block_size=4, num_blocks=64))
@@ -91,6 +93,21 @@ def test_events_account_for_every_token() -> None:
         counted[event.request_id] += event.num_emitted
     assert counted == emitted
     assert llm.events == []
+
+
+def test_events_count_what_a_stop_cuts_off_a_draft() -> None:
+    loaded = tiny_loaded_model(vocab_size=8, max_model_len=64, order=2)
+    model: Any = loaded.model
+    expected = greedy_continuation(model, [1, 2], 20)
+    stop = expected[7]
+    right = ScriptedProposer(oracle_script(model, wrong_every=1000), num_draft_tokens=9)
+    llm = LLM(CONFIG, right, loaded_model=loaded)
+    output = llm.generate([1, 2], SamplingParams(temperature=0, max_tokens=20, stop_token_ids=[stop]))[0]
+    num_emitted = expected.index(stop) + 1
+    assert output.outputs[0].token_ids == expected[:num_emitted]
+    sampled = [event for event in llm.events if event.next_token_id is not None]
+    assert [event.num_emitted + event.num_cut for event in sampled] == [event.num_accepted + 1 for event in sampled]
+    assert sum(event.num_cut for event in sampled) > 0
 
 
 BAD_PARAMS: list[dict[str, Any]] = [

@@ -160,7 +160,7 @@ def test_a_preemption_within_the_prompt_neither_loses_nor_doubles_its_logprobs()
     """The second prompt does not fit beside the first request: it gives up its blocks chunk after chunk."""
     params = SamplingParams(temperature=0, max_tokens=12, prompt_logprobs=1)
     prompts = [[i % 8 for i in range(20)], [i * i % 8 for i in range(24)]]
-    limits = {"max_num_batched_tokens": 7, "max_num_seqs": 2}
+    limits: dict[str, Any] = {"max_num_batched_tokens": 7, "max_num_seqs": 2}
     small = _llm(cache=CacheConfig(block_size=4, num_blocks=9), **limits)
     large = _llm(**limits)
     outputs, expected = small.generate(prompts, params), large.generate(prompts, params)

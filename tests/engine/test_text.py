@@ -122,6 +122,12 @@ def test_a_stop_token_id_is_the_reason_and_leaves_no_text() -> None:
     assert (completion.text, completion.stop_reason) == ("a", ord("x"))
 
 
+def test_a_stop_that_ended_just_before_min_tokens_does_not_count_at_the_next_token() -> None:
+    completion = _completion(stop="lo", min_tokens=6)
+    assert completion.walk(list(b"hello world")) == 11
+    assert completion.finish_reason is None
+
+
 @pytest.mark.parametrize("stop", ["\n", "b\n"])
 def test_min_tokens_ignores_stops_that_ended_before_it(stop: str) -> None:
     completion = _completion(stop=stop, min_tokens=6)

@@ -1,17 +1,56 @@
 """Our own prompts are 8 tasks of 8, each well-formed and asked once."""
 
+import json
 from collections import Counter
+from pathlib import Path
+from typing import Any
 
+import pytest
+
+import experiments
 from experiments.workloads import OwnPrompts
 
-
-def test_there_are_eight_tasks_of_eight() -> None:
-    assert Counter(c.task for c in OwnPrompts().load()) == dict.fromkeys(
-        ("chat", "summarise", "translate", "code_edit", "extract_json", "math", "qa_text", "repeat"), 8
-    )
+FILE = Path(experiments.__file__).parent / "prompts" / "own.jsonl"
+TASKS = ("chat", "summarise", "translate", "code_edit", "extract_json", "math", "qa_text", "repeat")
 
 
-def test_no_turn_is_asked_twice_and_some_conversations_have_two() -> None:
-    turns = [turn for c in OwnPrompts().load() for turn in c.turns]
-    assert len(set(turns)) == len(turns)
+@pytest.fixture(scope="module")
+def items() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in FILE.read_text(encoding="utf-8").splitlines()]
+
+
+def test_there_are_eight_tasks_of_eight_and_each_task_stands_together(items: list[dict[str, Any]]) -> None:
+    assert [item["category"] for item in items] == [task for task in TASKS for _ in range(8)]
+
+
+def test_ids_count_from_one(items: list[dict[str, Any]]) -> None:
+    assert [item["question_id"] for item in items] == list(range(1, 65))
+
+
+def test_items_have_the_three_fields_and_one_or_two_non_empty_turns(items: list[dict[str, Any]]) -> None:
+    for item in items:
+        assert set(item) == {"question_id", "category", "turns"}
+        assert len(item["turns"]) in (1, 2), item["question_id"]
+        assert all(isinstance(turn, str) and turn == turn.strip() != "" for turn in item["turns"]), item["question_id"]
+
+
+def test_no_turn_is_asked_twice_and_some_conversations_have_two(items: list[dict[str, Any]]) -> None:
+    turns = [" ".join(turn.casefold().split()) for item in items for turn in item["turns"]]
+    assert [turn for turn, count in Counter(turns).items() if count > 1] == []
     assert 64 < len(turns) < 80
+
+
+def test_prompts_carry_the_text_that_their_task_works_on(items: list[dict[str, Any]]) -> None:
+    first = {task: [item["turns"][0] for item in items if item["category"] == task] for task in TASKS}
+    texts = [turn.split("\n\n", 1)[1].split() for turn in first["summarise"]]
+    assert all(120 <= len(text) <= 220 for text in texts)
+    code = [turn.split("```") for turn in first["code_edit"]]
+    assert all(len(parts) == 3 and 10 <= len(parts[1].strip().splitlines()) <= 35 for parts in code)
+    assert all(turn.endswith("Return the whole code.") for turn in first["code_edit"])
+    assert all("JSON" in turn for turn in first["extract_json"])
+    assert all("\n\nPassage: " in turn and "\n\nQuestion: " in turn for turn in first["qa_text"])
+
+
+def test_the_workload_gives_them_all_in_order(items: list[dict[str, Any]]) -> None:
+    loaded = [(c.question_id, c.task, list(c.turns)) for c in OwnPrompts().load()]
+    assert loaded == [(str(item["question_id"]), item["category"], item["turns"]) for item in items]
