@@ -111,7 +111,8 @@ def test_drafts_leave_every_running_request_a_token_of_the_budget() -> None:
 
 
 def test_a_step_that_preempts_admits_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    llm = _llm(cache=CacheConfig(block_size=4, num_blocks=9))
+    cache = CacheConfig(block_size=4, num_blocks=6, enable_prefix_caching=False)
+    llm = _llm(cache=cache, max_num_batched_tokens=6, max_num_seqs=2)  # a first chunk of the victim would fit again
     scheduler, schedule = llm.engine.scheduler, llm.engine.scheduler.schedule
     num_preempting = 0
 
@@ -126,7 +127,7 @@ def test_a_step_that_preempts_admits_nobody(monkeypatch: pytest.MonkeyPatch) -> 
         return plan
 
     monkeypatch.setattr(scheduler, "schedule", watched)
-    llm.generate([[i, 1, 2, 3, i] for i in range(5)], GREEDY)
+    llm.generate([[0] * 3, [1] * 10], GREEDY)
     assert num_preempting > 0
 
 
@@ -154,6 +155,33 @@ def test_prompt_logprobs_are_computed_once_whatever_is_preempted() -> None:
     outputs = llm.generate([[i, 1, 2, 3, i] for i in range(5)], params)
     assert sum(output.stats.num_preemptions for output in outputs) > 0
     assert num_logits_rows == 5 * (4 + 12), "a row a prompt token but the first, and one a new token"
+
+
+def test_n_completions_share_the_first_ones_prompt_logprobs() -> None:
+    params = SamplingParams(temperature=0, max_tokens=2, prompt_logprobs=0, logprobs=0, n=3)
+    llm = _llm()
+    forward, num_logits_rows = llm.engine.runner.forward, 0
+
+    def counted(batch: Any) -> Any:
+        nonlocal num_logits_rows
+        num_logits_rows += len(batch.logits_rows)
+        return forward(batch)
+
+    llm.engine.runner.forward = counted  # type: ignore[method-assign]
+    output = llm.generate([1, 2, 3, 4], params)[0]
+    assert len(output.prompt_logprobs or ()) == 4
+    assert num_logits_rows == 3 + 3 * 2, "the prompt's but the first, and two a completion"
+
+
+def test_a_draft_is_never_longer_than_what_may_still_be_emitted() -> None:
+    loaded = tiny_loaded_model(vocab_size=8, max_model_len=64, order=2)
+    model: Any = loaded.model
+    right = ScriptedProposer(oracle_script(model, wrong_every=1000), num_draft_tokens=7)
+    llm = LLM(EngineConfig(), right, loaded_model=loaded)
+    output = llm.generate([1, 2], SamplingParams(temperature=0, max_tokens=13))[0]
+    assert output.outputs[0].token_ids == greedy_continuation(model, [1, 2], 13)
+    assert [len(event.draft_token_ids) for event in llm.events] == [0, 7, 3]
+    assert [event.num_cut for event in llm.events] == [0, 0, 0]
 
 
 def test_a_preemption_within_the_prompt_neither_loses_nor_doubles_its_logprobs() -> None:

@@ -83,6 +83,14 @@ def test_a_stop_string_before_an_incomplete_character_ends_at_its_own_token(max_
     assert (completion.text, completion.stop_reason) == ("a", "END")
 
 
+@pytest.mark.parametrize(("stops", "stop"), [(["ND", "EN"], "EN"), (["EN", "ND"], "EN"), (["E", "EN"], "EN")])
+def test_of_the_stop_strings_that_one_token_completes_the_first_in_the_text_counts(stops: list[str], stop: str) -> None:
+    params = SamplingParams(stop=stops)
+    completion = CompletionText(params, StopRules.of(params, frozenset(), 9), _JoinedTokenizer(), [65])
+    assert completion.walk([ord("a"), 256]) == 2
+    assert (completion.text, completion.stop_reason) == ("a", stop)
+
+
 def test_text_before_an_incomplete_character_is_given_once() -> None:
     decoder = IncrementalDecoder(_JoinedTokenizer(), [65], skip_special_tokens=True)
     texts = []
@@ -98,8 +106,9 @@ def test_include_stop_string_keeps_it() -> None:
     assert completion.text == "hello"
 
 
-def test_eos_ends_without_text_and_is_counted() -> None:
-    completion = _completion()
+@pytest.mark.parametrize("skip_special_tokens", [True, False])
+def test_eos_ends_without_text_and_is_counted(skip_special_tokens: bool) -> None:
+    completion = _completion(skip_special_tokens=skip_special_tokens)
     assert completion.walk([*b"hi", EOS, *b"never"]) == 3
     assert (completion.text, completion.finish_reason, completion.stop_reason) == ("hi", FinishReason.STOP, None)
 
