@@ -43,8 +43,8 @@ class CacheConfig:
 class SchedulerConfig:
     """What one step may hold.
 
-    `priority_aging_steps`: under the priority policy a waiting request gains one level each so many steps, so that
-    none starves; None switches ageing off.
+    `priority_aging_steps`: under the priority policy a waiting request has gained one level for each so many steps
+    since it arrived, so that none starves; None switches ageing off.
     """
 
     max_num_seqs: int = 64

@@ -94,7 +94,7 @@ class Drafter:
         if draft is not None and len(draft.token_ids):
             draft.token_ids = _checked_ids(draft.token_ids, length, self.vocab_size)
             if draft.probs is not None:
-                _check_probs(draft.token_ids, draft.probs, self.vocab_size)
+                draft.probs = _checked_probs(draft.token_ids, draft.probs, self.vocab_size)
             if draft.provenance is not None and len(draft.provenance) != len(draft.token_ids):
                 raise PluginError(f"provenance has {len(draft.provenance)} entries for {len(draft.token_ids)} tokens")
             request.draft = draft
@@ -124,15 +124,20 @@ def _checked_ids(token_ids: Sequence[int], length: int, vocab_size: int) -> list
     return [int(i) for i in ids]
 
 
-def _check_probs(token_ids: Sequence[int], probs: torch.Tensor, vocab_size: int) -> None:
-    """PluginError unless q is a law at every row and its token could have been drawn from it."""
+def _checked_probs(token_ids: Sequence[int], probs: torch.Tensor, vocab_size: int) -> torch.Tensor:
+    """q with rows that sum to 1; PluginError unless each is a law that its token could have been drawn from.
+
+    A draw from weights follows their normalised law, so that is the q to verify with: rounding in a drafter's sum
+    would otherwise bias the output.
+    """
     if tuple(probs.shape) != (len(token_ids), vocab_size):
         raise PluginError(f"draft probs have shape {tuple(probs.shape)}, expected {(len(token_ids), vocab_size)}")
     if not bool(torch.isfinite(probs).all()) or bool((probs < 0).any()):
         raise PluginError("draft probs hold a NaN, infinite or negative value")
-    sums = probs.sum(dim=-1, dtype=torch.float64)
+    sums = probs.sum(dim=-1, keepdim=True, dtype=torch.float64)
     if bool((sums - 1).abs().max() > 1e-3):
-        raise PluginError(f"draft probs must sum to 1 at every row, got {sums.tolist()}")
+        raise PluginError(f"draft probs must sum to 1 at every row, got {sums[:, 0].tolist()}")
     drawn = probs[torch.arange(len(token_ids)), torch.as_tensor(token_ids, device=probs.device)]
     if bool((drawn <= 0).any()):
         raise PluginError(f"a draft token has q = 0 under the law it came with: {drawn.tolist()}")
+    return (probs / sums).to(probs.dtype)

@@ -62,9 +62,12 @@ class Scheduler:
         self._waiting_is_sorted = True
 
     def add(self, request: Request) -> None:
-        """Queue a new request, or one that was preempted."""
-        request.status = Status.WAITING
+        """Queue a new request."""
         request.queued_step = self._num_steps
+        self._enqueue(request)
+
+    def _enqueue(self, request: Request) -> None:
+        request.status = Status.WAITING
         self.waiting.append(request)
         self._waiting_is_sorted = False
 
@@ -183,7 +186,7 @@ class Scheduler:
         request.draft = None
         request.num_preemptions += 1
         plan.preempted.append(request)
-        self.add(request)
+        self._enqueue(request)
 
     def _release(self, request: Request) -> None:
         self.pool.free(request.block_ids)

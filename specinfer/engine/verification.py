@@ -47,7 +47,7 @@ def verify_rows(
     if not sampled:
         return []
     segments = [
-        LawSegment(row.request.law, row.request.output_token_ids.tolist(), row.draft.token_ids if row.draft else ())
+        LawSegment(row.request.law, row.request.output_token_ids, row.draft.token_ids if row.draft else ())
         for row, _ in sampled
     ]
     targets = process(_sampled_logits(logits, sampled), segments, randomness)

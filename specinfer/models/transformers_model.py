@@ -139,13 +139,14 @@ def _refuse_by_config(name: str, hf_model: Any, text_config: Any) -> None:
 
 def _refuse_rope(name: str, text_config: Any, max_model_len: int) -> None:
     """Refuse rotary scalings that look at the longest position of a forward: one request would change another."""
-    parameters = getattr(text_config, "rope_parameters", None) or {}
-    rope_type = parameters.get("rope_type")
-    if rope_type in {"longrope", "dynamic"}:
+    found = getattr(text_config, "rope_parameters", None) or {}
+    by_layer_type = [value for value in found.values() if isinstance(value, dict)]
+    for parameters in by_layer_type or [found]:
+        rope_type = parameters.get("rope_type")
         original = parameters.get("original_max_position_embeddings") or getattr(
             text_config, "original_max_position_embeddings", text_config.max_position_embeddings
         )
-        if max_model_len > original:
+        if rope_type in {"longrope", "dynamic"} and max_model_len > original:
             raise UnsupportedModelError(
                 f"{name} uses {rope_type} rotary scaling, which beyond {original} tokens depends on the longest row "
                 f"of a batch; set max_model_len={original} or less"

@@ -13,6 +13,7 @@ from itertools import accumulate
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from specinfer.errors import RequestError
@@ -32,7 +33,7 @@ class LawSegment:
     """One request's stretch of the logits: 1 + num_draft_tokens rows."""
 
     law: RequestLaw
-    output_token_ids: Sequence[int]
+    output_token_ids: Sequence[int] | NDArray[np.int64]
     draft_token_ids: Sequence[int] = ()
 
     @property

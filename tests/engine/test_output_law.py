@@ -131,6 +131,13 @@ def test_chains_of_two_keep_the_law(proposer: str, sampling: str, verifier: str)
     assert_same_law(found, _law(None, params, **shape))
 
 
+def test_a_q_that_sums_to_one_only_nearly_keeps_the_law() -> None:
+    """A drafter's rounded sum: the token is drawn from the normalised weights, so these are verified with."""
+    weights = torch.tensor([0.5, 0.3005, 0.2], dtype=torch.float64)
+    proposer = SampledProposer(law=lambda tokens: weights, num_draft_tokens=2)
+    assert_same_law(_law(proposer, {}), _law(None, {}))
+
+
 @pytest.mark.parametrize("proposer", PROPOSERS)
 def test_a_biased_verifier_is_caught(proposer: str) -> None:
     with pytest.raises(AssertionError, match="laws differ"):

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from specinfer import LLM, CacheConfig, EngineConfig, SamplingParams, SchedulerConfig, SchedulingPolicy
+from specinfer.engine.scheduler import StepPlan
 from specinfer.testing.models import tiny_loaded_model
 from specinfer.testing.proposers import ScriptedProposer
 from specinfer.testing.reference import greedy_continuation, oracle_script
@@ -256,3 +257,20 @@ def test_a_rejected_draft_is_never_found_by_a_later_request() -> None:
     again = llm.generate(probe, GREEDY)[0]
     assert again.stats.num_cached_tokens == 4
     assert again.outputs[0].token_ids == greedy_continuation(model, probe, 12)
+
+
+def test_a_preempted_request_keeps_the_rank_it_gained_by_waiting() -> None:
+    llm = _llm(max_num_seqs=1, policy=SchedulingPolicy.PRIORITY, priority_aging_steps=2)
+    scheduler = llm.engine.scheduler
+    llm.add_request([1], SamplingParams(temperature=0, max_tokens=9, priority=0))
+    llm.add_request([2], SamplingParams(temperature=0, max_tokens=9, priority=1))
+    old = scheduler.waiting[-1]
+    while old in scheduler.waiting:
+        llm.step()
+    gained = old.priority
+    assert gained < 0, "it had not waited long enough for the test"
+    scheduler._preempt(old, StepPlan())
+    llm.add_request([3], SamplingParams(temperature=0, max_tokens=9, priority=0))
+    llm.step()
+    assert old in scheduler.running
+    assert old.priority <= gained
