@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-EVENT_SCHEMA_VERSION = 1
+EVENT_SCHEMA_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +30,21 @@ class StepEvent:
     provenance: list[str]
     """Who proposed each draft token; empty where the proposer is no combinator."""
     draft_token_ids: list[int]
+    draft_parents: list[int]
+    """Of each draft token, -1 behind the committed ones; empty for a chain."""
+    draft_depth: int
+    """Tokens on the draft's longest path: what could be accepted at most."""
     draft_q: list[float]
     """q of each draft token, 1 where deterministic."""
     draft_p: list[float]
     """p of each draft token under the target's law at its row."""
     num_accepted: int
     """Draft tokens that the verifier accepted, before any stop cut."""
+    accepted_path: list[int]
+    """The accepted nodes of a draft tree, from the root on; empty for a chain, whose first ones they are."""
+    distance: float
+    """Summed over the emitted tokens, the total variation distance between p and the law that a lossy verifier
+    emitted the token by, given the draft; 0 for an exact one."""
     next_token_id: int | None
     """The token after the accepted ones; None for a prefill chunk that is not the last."""
     num_emitted: int

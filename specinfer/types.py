@@ -65,8 +65,9 @@ class SamplingParams:
 
     `temperature=0` is greedy. `top_k=0` and `top_k=-1` both mean no limit. `max_tokens=None` means up to the model's
     context. A smaller `priority` runs earlier (under the priority policy). `num_draft_tokens` overrides the
-    controller's draft length for this request; 0 makes it a plain one. `logprobs=k` reports the raw target's
-    log-probabilities of the emitted token and of the k most likely ones.
+    controller's draft length for this request; 0 makes it a plain one. `prediction` is text or token ids that the
+    output may follow, for the proposer `prompt_ahead`; it never changes the output. `logprobs=k` reports the raw
+    target's log-probabilities of the emitted token and of the k most likely ones.
     """
 
     n: int = 1
@@ -91,6 +92,7 @@ class SamplingParams:
     prompt_logprobs: int | None = None
     priority: int = 0
     num_draft_tokens: int | None = None
+    prediction: str | Sequence[int] | None = None
     logits_processors: Sequence[LogitsProcessor] | None = None
     detokenize: bool = True
     skip_special_tokens: bool = True
@@ -150,15 +152,18 @@ class SamplingParams:
 
 @dataclass(slots=True)
 class Draft:
-    """A guess at a request's next tokens.
+    """A guess at a request's next tokens: a chain, or a tree of them.
 
-    probs: [num_draft_tokens, vocab_size], row i the law q that token i was really drawn from; None when the draft is
-    deterministic, so that q is one-hot. provenance: who proposed each token (combinators), or None.
+    parents: None for a chain; else the node that each one follows, -1 for the last committed token. A parent comes
+    before its children, and siblings are judged in order. probs: [num_draft_tokens, vocab_size], row i the law q that
+    token i was really drawn from, given the siblings before it; None when the draft is deterministic, so that q is
+    one-hot. provenance: who proposed each token (combinators), or None.
     """
 
     token_ids: Sequence[int]
     probs: Tensor | None = None
     provenance: Sequence[str] | None = None
+    parents: Sequence[int] | None = None
 
     def truncate(self, num_tokens: int) -> Draft:
         """The first `num_tokens` tokens. Exact for any q as long as the length does not depend on the cut tokens."""
@@ -166,7 +171,39 @@ class Draft:
             self.token_ids[:num_tokens],
             None if self.probs is None else self.probs[:num_tokens],
             None if self.provenance is None else self.provenance[:num_tokens],
+            None if self.parents is None else self.parents[:num_tokens],
         )
+
+    def parent(self, node: int) -> int:
+        """The node before `node`, -1 for the last committed token."""
+        return node - 1 if self.parents is None else self.parents[node]
+
+    def children(self) -> list[list[int]]:
+        """The nodes behind each row, in order: entry 0 behind the committed tokens, entry i + 1 behind node i."""
+        found: list[list[int]] = [[] for _ in range(len(self.token_ids) + 1)]
+        for node in range(len(self.token_ids)):
+            found[self.parent(node) + 1].append(node)
+        return found
+
+    def depths(self) -> list[int]:
+        """Of each node, 0 for the first after the committed tokens."""
+        depths: list[int] = []
+        for node in range(len(self.token_ids)):
+            parent = self.parent(node)
+            depths.append(0 if parent < 0 else depths[parent] + 1)
+        return depths
+
+    def prefixes(self) -> list[list[int]]:
+        """The draft tokens before each row's law: entry 0 empty, entry i + 1 the tokens down to node i."""
+        return prefixes(self.token_ids, self.parents)
+
+
+def prefixes(token_ids: Sequence[int], parents: Sequence[int] | None) -> list[list[int]]:
+    """See Draft.prefixes."""
+    found: list[list[int]] = [[]]
+    for node, token_id in enumerate(token_ids):
+        found.append([*found[node if parents is None else parents[node] + 1], token_id])
+    return found
 
 
 @dataclass(slots=True)

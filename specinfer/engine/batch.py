@@ -1,6 +1,7 @@
 """How do scheduled rows become one flat forward?
 
-Always true: row s's tokens are its request's committed tokens from `start`, then its drafts, at consecutive positions;
+Always true: row s's tokens are its request's committed tokens from `start`, then its drafts, in consecutive slots;
+positions are consecutive too, but for a draft tree, where siblings share one;
 each sampled row asks for 1 + num_drafts logits rows, its last ones; a row that wants prompt logprobs asks for the rows
 of its prompt tokens before those.
 """
@@ -15,7 +16,8 @@ import torch
 from numpy.typing import NDArray
 
 from specinfer.engine.scheduler import ScheduledRow
-from specinfer.kernels.metadata import ForwardBatch
+from specinfer.kernels.metadata import ForwardBatch, TreeMask
+from specinfer.kernels.rows import Stretch, flat_batch, tree_mask
 
 
 @dataclass(slots=True)
@@ -30,44 +32,46 @@ class LogitsSpan:
 
 
 def build_batch(
-    rows: Sequence[ScheduledRow], block_size: int, device: torch.device
+    rows: Sequence[ScheduledRow], block_size: int, device: torch.device, hidden_points: tuple[int, ...] = ()
 ) -> tuple[ForwardBatch, list[LogitsSpan]]:
     """Flatten rows into one input, and say whose logits come where."""
-    token_ids: list[NDArray[np.int64]] = []
-    positions: list[NDArray[np.int64]] = []
-    slots: list[NDArray[np.int64]] = []
-    logits_rows: list[NDArray[np.int64]] = []
+    stretches: list[Stretch] = []
     spans: list[LogitsSpan] = []
-    offset = num_logits = 0
+    num_logits = 0
     for row in rows:
-        row_positions = np.arange(row.start, row.start + row.num_scheduled_tokens)
-        token_ids.append(_row_token_ids(row))
-        positions.append(row_positions)
-        table = np.array(row.request.block_ids, dtype=np.int64)
-        slots.append(table[row_positions // block_size] * block_size + row_positions % block_size)
-
         num_sampled = 1 + row.num_drafts if row.is_sampled else 0
         num_prompt = _num_prompt_logits(row)
-        sampled = np.arange(row.num_scheduled_tokens - num_sampled, row.num_scheduled_tokens)
-        logits_rows += [offset + np.arange(num_prompt), offset + sampled]
+        sampled = range(row.num_scheduled_tokens - num_sampled, row.num_scheduled_tokens)
+        positions = _positions(row)
+        stretches.append(
+            Stretch(
+                token_ids=_row_token_ids(row),
+                start=row.start,
+                block_ids=row.request.block_ids,
+                logits=[*range(num_prompt), *sampled],
+                positions=positions,
+                tree=None if positions is None else _tree(row, positions, device),
+            )
+        )
         spans.append(LogitsSpan(num_logits, num_logits + num_prompt, num_logits + num_prompt + num_sampled))
         num_logits += num_prompt + num_sampled
-        offset += row.num_scheduled_tokens
+    return flat_batch(stretches, block_size, device, hidden_points), spans
 
-    def tensor(parts: list[NDArray[np.int64]]) -> torch.Tensor:
-        return torch.from_numpy(np.concatenate(parts)).to(device, non_blocking=True)
 
-    batch = ForwardBatch(
-        token_ids=tensor(token_ids),
-        positions=tensor(positions),
-        slot_mapping=tensor(slots),
-        logits_rows=tensor(logits_rows),
-        query_lens=[row.num_scheduled_tokens for row in rows],
-        context_lens=[row.start + row.num_scheduled_tokens for row in rows],
-        block_tables=[row.request.block_ids for row in rows],
-        block_size=block_size,
-    )
-    return batch, spans
+def _positions(row: ScheduledRow) -> NDArray[np.int64] | None:
+    """Positions of a row whose draft branches; siblings share theirs."""
+    if row.draft is None or row.draft.parents is None:
+        return None
+    depths = np.array(row.draft.depths(), dtype=np.int64)
+    return np.concatenate([np.arange(row.start, row.request.num_tokens), row.request.num_tokens + depths])
+
+
+def _tree(row: ScheduledRow, positions: NDArray[np.int64], device: torch.device) -> TreeMask:
+    """The row's own tokens as a tree: the committed ones a chain, the draft's nodes behind the last of them."""
+    assert row.draft is not None
+    num_committed = row.num_scheduled_tokens - row.num_drafts
+    parents = [*range(-1, num_committed - 1), *(num_committed + row.draft.parent(i) for i in range(row.num_drafts))]
+    return tree_mask(parents, positions.tolist(), len(parents), device)
 
 
 def _row_token_ids(row: ScheduledRow) -> NDArray[np.int64]:

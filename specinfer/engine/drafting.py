@@ -6,16 +6,27 @@ enough for its limits, or there is none; a drafter's fault costs its request the
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
-import numpy as np
-import torch
+from torch import Tensor
 
+from specinfer.engine.draft_checks import checked_draft
 from specinfer.engine.request import Request
-from specinfer.errors import PluginError
-from specinfer.protocols import DraftController, EngineLoad, Proposer, ProposerContext
+from specinfer.engine.scheduler import Scheduler
+from specinfer.protocols import (
+    DraftController,
+    DraftResources,
+    EngineLoad,
+    Observation,
+    Proposer,
+    ProposerContext,
+    RequestView,
+    StepCost,
+)
 from specinfer.types import Draft
 
 
@@ -27,7 +38,13 @@ class Drafter:
         self.controller = controller
         self.vocab_size = context.vocab_size
         self.num_errors = 0
+        self._is_blind = False
+        continues = getattr(controller, "continues", None)
+        if continues is not None:
+            context = dataclasses.replace(context, continues=partial(self._continues, continues))
         proposer.bind(context)
+        self.resources: DraftResources = context.resources
+        self.observes = hasattr(proposer, "observe")
 
     def start(self, request: Request) -> None:
         """Introduce a request."""
@@ -38,25 +55,56 @@ class Drafter:
         self._guard(request, self.proposer, self.proposer.stop, request.request_id)
         self._guard(request, self.controller, self.controller.stop, request.request_id)
 
-    def observe(self, request: Request, num_draft_tokens: int, num_accepted_tokens: int) -> None:
+    def count(self, request: Request, num_draft_tokens: int, num_accepted_tokens: int) -> None:
         """Count a verified draft and tell the controller."""
         request.num_draft_tokens += num_draft_tokens
         request.num_accepted_tokens += num_accepted_tokens
         self._guard(request, self.controller, self.controller.observe, request, num_draft_tokens, num_accepted_tokens)
 
-    def propose(self, requests: Sequence[Request], load: EngineLoad) -> None:
+    def observe(self, observation: Observation, requests: Sequence[Request]) -> None:
+        """Show the proposer what a step computed; one that fails here drafts no more for these requests."""
+        try:
+            self.proposer.observe(observation)  # type: ignore[attr-defined]  # looked for in __init__
+        except Exception as error:  # whatever a foreign proposer raises
+            for request in requests:
+                self._disable(request, self.proposer, f"observe raised {type(error).__name__}: {error}")
+
+    def observe_step(self, cost: StepCost) -> None:
+        """Tell the controller what a step took; one that fails here is not told again."""
+        see = getattr(self.controller, "observe_step", None)
+        if see is not None and not self._is_blind:
+            try:
+                see(cost)
+            except Exception:  # a foreign controller's fault: it goes on without costs
+                self._is_blind = True
+                self.num_errors += 1
+
+    def propose(self, requests: Sequence[Request], load: EngineLoad, scheduler: Scheduler) -> None:
         """Set the draft of every request that is to have one at the next step."""
         chosen: list[Request] = []
         lengths: list[int] = []
         for request in requests:
             length = self._length(request, load)
+            if length > 0 and self.resources.claims:
+                extra = 1 + self.resources.extra_slots  # the pending token's own slot, and the proposer's
+                length = min(length, scheduler.reserve(request, length + extra) - extra)
             if length > 0:
                 chosen.append(request)
                 lengths.append(length)
-        if not chosen:
-            return
-        for request, length, draft in zip(chosen, lengths, self._ask(chosen, lengths), strict=True):
-            self._guard(request, self.proposer, self._accept_draft, request, length, draft)
+        if chosen:
+            for request, length, draft in zip(chosen, lengths, self._ask(chosen, lengths), strict=True):
+                self._guard(request, self.proposer, self._accept_draft, request, length, draft)
+        if self.resources.claims:
+            for request in requests:
+                scheduler.release_reserved(request)
+
+    def _continues(self, ask: Callable[..., bool], request: RequestView, depth: int, probs: Tensor) -> bool:
+        """The controller's answer; a controller that fails lets drafts grow."""
+        try:
+            return bool(ask(request, depth, probs))
+        except Exception:  # a foreign controller's fault must not end the drafter's work
+            self.num_errors += 1
+            return True
 
     def _length(self, request: Request, load: EngineLoad) -> int:
         """Tokens to draft: the request's wish, else the controller's, else the proposer's, within the request's limits.
@@ -92,12 +140,7 @@ class Drafter:
 
     def _accept_draft(self, request: Request, length: int, draft: Draft | None) -> None:
         if draft is not None and len(draft.token_ids):
-            draft.token_ids = _checked_ids(draft.token_ids, length, self.vocab_size)
-            if draft.probs is not None:
-                draft.probs = _checked_probs(draft.token_ids, draft.probs, self.vocab_size)
-            if draft.provenance is not None and len(draft.provenance) != len(draft.token_ids):
-                raise PluginError(f"provenance has {len(draft.provenance)} entries for {len(draft.token_ids)} tokens")
-            request.draft = draft
+            request.draft = checked_draft(draft, length, self.vocab_size)
 
     def _guard(self, request: Request, plugin: object, call: Callable[..., Any], *arguments: Any) -> Any:
         try:
@@ -110,34 +153,3 @@ class Drafter:
         request.draft_error = f"{type(plugin).__name__}: {error}; the request went on without drafts"
         request.draft = None
         self.num_errors += 1
-
-
-def _checked_ids(token_ids: Sequence[int], length: int, vocab_size: int) -> list[int]:
-    """The ids as plain integers; PluginError for more than were asked for or one outside the vocabulary."""
-    if len(token_ids) > length:
-        raise PluginError(f"{len(token_ids)} draft tokens where at most {length} were asked for")
-    ids = np.asarray(token_ids)
-    if ids.dtype.kind not in "iu" or ids.ndim != 1:
-        raise PluginError(f"draft token ids must be a flat list of integers, got {token_ids!r}")
-    if ids.min() < 0 or ids.max() >= vocab_size:
-        raise PluginError(f"draft token ids {ids.tolist()} leave the vocabulary 0..{vocab_size - 1}")
-    return [int(i) for i in ids]
-
-
-def _checked_probs(token_ids: Sequence[int], probs: torch.Tensor, vocab_size: int) -> torch.Tensor:
-    """q with rows that sum to 1; PluginError unless each is a law that its token could have been drawn from.
-
-    A draw from weights follows their normalised law, so that is the q to verify with: rounding in a drafter's sum
-    would otherwise bias the output.
-    """
-    if tuple(probs.shape) != (len(token_ids), vocab_size):
-        raise PluginError(f"draft probs have shape {tuple(probs.shape)}, expected {(len(token_ids), vocab_size)}")
-    if not bool(torch.isfinite(probs).all()) or bool((probs < 0).any()):
-        raise PluginError("draft probs hold a NaN, infinite or negative value")
-    sums = probs.sum(dim=-1, keepdim=True, dtype=torch.float64)
-    if bool((sums - 1).abs().max() > 1e-3):
-        raise PluginError(f"draft probs must sum to 1 at every row, got {sums[:, 0].tolist()}")
-    drawn = probs[torch.arange(len(token_ids)), torch.as_tensor(token_ids, device=probs.device)]
-    if bool((drawn <= 0).any()):
-        raise PluginError(f"a draft token has q = 0 under the law it came with: {drawn.tolist()}")
-    return (probs / sums).to(probs.dtype)

@@ -13,7 +13,7 @@ a request that fails takes nobody with it.
 from __future__ import annotations
 
 import time
-from collections.abc import KeysView, Sequence
+from collections.abc import Callable, KeysView, Sequence
 
 from torch import Tensor
 
@@ -22,8 +22,9 @@ from specinfer.engine.admission import Admission
 from specinfer.engine.batch import LogitsSpan, build_batch
 from specinfer.engine.block_pool import BlockPool
 from specinfer.engine.drafting import Drafter
+from specinfer.engine.observing import KeptTokens, KVMoves, observation
 from specinfer.engine.output import RequestGroup
-from specinfer.engine.recording import RowOutcome, StepTimes, step_events
+from specinfer.engine.recording import RowOutcome, StepTimes, step_cost, step_events
 from specinfer.engine.request import Request
 from specinfer.engine.runner import Runner
 from specinfer.engine.scheduler import ScheduledRow, Scheduler, StepPlan
@@ -56,32 +57,39 @@ class Engine:
         controller: DraftController,
         *,
         proposer_name: str,
+        load_model: Callable[[str], LoadedModel],
         randomness: Randomness | None = None,
     ) -> None:
-        """randomness: None for CounterRandomness(config.seed); tests pass one that enumerates every outcome."""
+        """load_model: gives drafters models of their own. randomness: None for CounterRandomness(config.seed); tests
+        pass one that enumerates every outcome.
+        """
         self.loaded = loaded
         self.verifier = verifier
         self.randomness = CounterRandomness(config.seed) if randomness is None else randomness
-        self.runner = Runner(loaded.model, config.cache)
+        max_model_len = min(config.max_model_len or loaded.model.max_model_len, loaded.model.max_model_len)
+        kv_cache: list[tuple[Tensor, Tensor]] = []  # filled by the runner, when it is known what drafters need
+        context = ProposerContext(
+            vocab_size=loaded.model.vocab_size,
+            max_model_len=max_model_len,
+            eos_token_ids=loaded.eos_token_ids,
+            tokenizer=loaded.tokenizer,
+            randomness=self.randomness,
+            device=loaded.model.device,
+            target=loaded.model,
+            block_size=config.cache.block_size,
+            kv_cache=kv_cache,
+            load_model=load_model,
+        )
+        self.drafter = Drafter(proposer, controller, context)
+        needs = self.drafter.resources
+        self._hidden_points = tuple(sorted(needs.hidden_points))
+        self.runner = Runner(loaded.model, config.cache, needs.claims, kv_cache)
         self.pool = BlockPool(
             self.runner.num_blocks, config.cache.block_size, enable_prefix_caching=config.cache.enable_prefix_caching
         )
-        self.scheduler = Scheduler(config.scheduler, self.pool)
-        max_model_len = min(config.max_model_len or loaded.model.max_model_len, loaded.model.max_model_len)
+        self.scheduler = Scheduler(config.scheduler, self.pool, recomputes_last_block=needs.lookahead > 0)
         num_kv_tokens = self.pool.num_blocks * self.pool.block_size
         self._admission = Admission(loaded, max_model_len, num_kv_tokens, config.seed)
-        self.drafter = Drafter(
-            proposer,
-            controller,
-            ProposerContext(
-                vocab_size=loaded.model.vocab_size,
-                max_model_len=max_model_len,
-                eos_token_ids=loaded.eos_token_ids,
-                tokenizer=loaded.tokenizer,
-                randomness=self.randomness,
-                device=loaded.model.device,
-            ),
-        )
         self.events: list[StepEvent] = []
         self._record_events = config.record_events
         self._proposer_name = proposer_name
@@ -90,6 +98,7 @@ class Engine:
         self._num_arrivals = 0
         self._num_steps = 0
         self._draft_s = 0.0
+        self._forgotten: list[Request] = []
 
     # ------------------------------------------------------------------------------------------ requests
 
@@ -130,6 +139,7 @@ class Engine:
         for request in group.requests:
             if not request.is_finished:
                 self._finish(request, FinishReason.ABORT)
+        self._forget()
         return self._report(group)
 
     @property
@@ -155,23 +165,33 @@ class Engine:
         started = time.perf_counter()
         plan = self.scheduler.schedule()
         assert plan.rows, "unfinished requests, but none can run"
-        batch, spans = build_batch(plan.rows, self.pool.block_size, self.loaded.model.device)
+        batch, spans = build_batch(
+            plan.rows, self.pool.block_size, self.loaded.model.device, hidden_points=self._hidden_points
+        )
 
         before_forward = time.perf_counter()
         logits = self.runner.forward(batch)
         after_forward = time.perf_counter()
-        sampled = verify_rows(plan.rows, spans, logits, self.verifier, self.randomness)
+        sampled = verify_rows(
+            plan.rows, spans, logits, self.verifier, self.randomness, wants_choices=self.drafter.observes
+        )
         after_verify = time.perf_counter()
 
-        outcomes = self._commit(plan, spans, sampled, logits)
+        outcomes, kept = self._commit(plan, spans, sampled, logits)
+        before_observe = time.perf_counter()
+        if self.drafter.observes:
+            self.drafter.observe(*observation(kept, batch))
+        self._forget()
+        after_observe = time.perf_counter()
         outputs = self._outputs(sampled)
-        before_draft = time.perf_counter()
+        before_propose = time.perf_counter()
         self._propose()
-        self._draft_s = time.perf_counter() - before_draft
+        self._draft_s = time.perf_counter() - before_propose + after_observe - before_observe
 
         times.forward_s = after_forward - before_forward
         times.verify_s = after_verify - after_forward
-        times.other_s = before_draft - started - times.forward_s - times.verify_s
+        times.other_s = before_propose - started - times.forward_s - times.verify_s - (after_observe - before_observe)
+        self.drafter.observe_step(step_cost(outcomes, times))
         if self._record_events:
             self.events += step_events(self._num_steps, self._proposer_name, outcomes, times)
         self._num_steps += 1
@@ -179,35 +199,44 @@ class Engine:
 
     def _commit(
         self, plan: StepPlan, spans: Sequence[LogitsSpan], sampled: Sequence[SampledRow], logits: Tensor
-    ) -> list[RowOutcome]:
+    ) -> tuple[list[RowOutcome], list[KeptTokens]]:
         by_request = {id(item.row): item for item in sampled}
-        outcomes = []
+        outcomes, kept = [], []
+        moves = KVMoves()
         for row, span in zip(plan.rows, spans, strict=True):
             outcome = RowOutcome(row, context_len=row.request.num_tokens, is_prefill=row.is_prefill)
             if span.sampled_start > span.prompt_start:
                 self._add_prompt_logprobs(row, logits[span.prompt_start : span.sampled_start])
             item = by_request.get(id(row))
             if item is None:
+                kept.append(KeptTokens(row, row.num_scheduled_tokens))
                 self.scheduler.commit(row, row.num_scheduled_tokens)
             else:
-                self._commit_sampled(item, outcome, logits)
+                kept.append(self._commit_sampled(item, outcome, logits, moves))
             outcomes.append(outcome)
-        return outcomes
+        if moves.sources:
+            self.runner.move_kv(moves.sources, moves.destinations)
+        return outcomes, kept
 
-    def _commit_sampled(self, item: SampledRow, outcome: RowOutcome, logits: Tensor) -> None:
+    def _commit_sampled(self, item: SampledRow, outcome: RowOutcome, logits: Tensor, moves: KVMoves) -> KeptTokens:
         row, request = item.row, item.row.request
-        num_pending = request.num_tokens - row.start
         num_kept = request.text.walk(item.token_ids)
         emitted = item.token_ids[:num_kept]
+        # The last token always stays pending, also where a stop cut the draft behind an accepted one.
+        path = item.path[: max(num_kept - 1, 0)]
+        num_standing = request.num_tokens - row.start - (0 if emitted else 1)
+        kept = KeptTokens(row, num_standing, path, item.choices)
+        moves.add(kept, self.pool.block_size)
         request.append(emitted)
-        self.scheduler.commit(row, num_pending + min(item.num_accepted, num_kept))
+        self.scheduler.commit(row, kept.end - row.start)
         if request.params.logprobs is not None:
-            rows = logits[item.span.sampled_start : item.span.sampled_start + num_kept]
+            first = item.span.sampled_start
+            rows = logits[[first, *(first + 1 + node for node in item.path)][:num_kept]]
             entries = raw_logprobs(rows, emitted, request.params.logprobs, self.loaded.tokenizer)
             request.text.add_logprobs(entries, emitted)
         if row.num_drafts:
-            self.drafter.observe(request, row.num_drafts, item.num_accepted)
-        outcome.draft_p, outcome.num_accepted = item.draft_p, item.num_accepted
+            self.drafter.count(request, row.num_drafts, item.num_accepted)
+        outcome.draft_p, outcome.path, outcome.distance = item.draft_p, item.path, sum(item.distances[:num_kept])
         outcome.next_token_id = item.token_ids[-1] if item.error is None else None
         outcome.num_emitted, outcome.num_cut = num_kept, len(item.token_ids) - num_kept
         if request.text.finish_reason is not None:
@@ -215,6 +244,7 @@ class Engine:
         elif item.error is not None:
             request.error = str(item.error)
             self._finish(request, FinishReason.ERROR)
+        return kept
 
     def _add_prompt_logprobs(self, row: ScheduledRow, logits: Tensor) -> None:
         known, num_top = row.request.text.prompt_logprobs, row.request.params.prompt_logprobs
@@ -227,7 +257,7 @@ class Engine:
     def _finish(self, request: Request, reason: FinishReason) -> None:
         request.text.abandon(reason)
         self.scheduler.finish(request)
-        self.drafter.stop(request)
+        self._forgotten.append(request)
 
     def _outputs(self, sampled: Sequence[SampledRow]) -> list[RequestOutput]:
         groups = {id(group): group for item in sampled if (group := self._group_of[item.row.request.request_id])}
@@ -247,7 +277,12 @@ class Engine:
 
     def _propose(self) -> None:
         load = EngineLoad(len(self.scheduler.running), len(self.scheduler.waiting))
-        self.drafter.propose(self.scheduler.running, load)
+        self.drafter.propose(self.scheduler.running, load, self.scheduler)
+
+    def _forget(self) -> None:
+        """Let plugins drop finished requests, after a last look at them."""
+        while self._forgotten:
+            self.drafter.stop(self._forgotten.pop())
 
     def check_integrity(self) -> None:
         """Assert the invariants of queues, block tables and pool; for tests, between steps."""

@@ -12,6 +12,7 @@ import torch
 
 from specinfer.engine.scheduler import ScheduledRow
 from specinfer.events import StepEvent
+from specinfer.protocols import StepCost
 
 
 @dataclass(slots=True)
@@ -32,10 +33,26 @@ class RowOutcome:
     context_len: int
     is_prefill: bool
     draft_p: list[float] = field(default_factory=list)
-    num_accepted: int = 0
+    path: tuple[int, ...] = ()
+    distance: float = 0.0
     next_token_id: int | None = None
     num_emitted: int = 0
     num_cut: int = 0
+
+
+def step_cost(outcomes: Sequence[RowOutcome], times: StepTimes) -> StepCost:
+    """What a controller is told of a step."""
+    rows = [outcome.row for outcome in outcomes]
+    return StepCost(
+        num_requests=len(rows),
+        num_tokens=sum(row.num_scheduled_tokens for row in rows),
+        num_draft_tokens=sum(row.num_drafts for row in rows),
+        max_draft_tokens=max(row.num_drafts for row in rows),
+        has_prefill=any(outcome.is_prefill for outcome in outcomes),
+        draft_s=times.draft_s,
+        forward_s=times.forward_s,
+        other_s=times.verify_s + times.other_s,
+    )
 
 
 def step_events(step: int, proposer: str, outcomes: Sequence[RowOutcome], times: StepTimes) -> list[StepEvent]:
@@ -51,9 +68,13 @@ def step_events(step: int, proposer: str, outcomes: Sequence[RowOutcome], times:
             proposer=proposer,
             provenance=list(outcome.row.draft.provenance or ()) if outcome.row.draft else [],
             draft_token_ids=list(outcome.row.draft.token_ids) if outcome.row.draft else [],
+            draft_parents=list(outcome.row.draft.parents or ()) if outcome.row.draft else [],
+            draft_depth=1 + max(outcome.row.draft.depths()) if outcome.row.draft else 0,
             draft_q=_draft_q(outcome.row),
             draft_p=outcome.draft_p,
-            num_accepted=outcome.num_accepted,
+            num_accepted=len(outcome.path),
+            accepted_path=list(outcome.path) if outcome.row.draft and outcome.row.draft.parents is not None else [],
+            distance=outcome.distance,
             next_token_id=outcome.next_token_id,
             num_emitted=outcome.num_emitted,
             num_cut=outcome.num_cut,

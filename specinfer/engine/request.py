@@ -61,6 +61,7 @@ class Request:
         self.num_computed_tokens = 0
         self.block_ids: list[int] = []
         self._block_hashes: list[bytes] = []
+        self.cache_salt = cache_salt
         self._salt = hash_salt(cache_salt)
 
         self.priority = params.priority  # lowered by ageing while it waits

@@ -53,9 +53,13 @@ class StepPlan:
 class Scheduler:
     """Keeps the queues and the block tables."""
 
-    def __init__(self, config: SchedulerConfig, pool: BlockPool) -> None:
+    def __init__(self, config: SchedulerConfig, pool: BlockPool, *, recomputes_last_block: bool = False) -> None:
+        """recomputes_last_block: the end of a prefix hit is computed again, for a drafter whose own K/V there depends
+        on the token behind the block.
+        """
         self.config = config
         self.pool = pool
+        self.recomputes_last_block = recomputes_last_block
         self.waiting: list[Request] = []
         self.running: list[Request] = []
         self._num_steps = 0
@@ -143,7 +147,8 @@ class Scheduler:
         if not self.pool.enable_prefix_caching or request.params.prompt_logprobs is not None:
             return []
         num_full = (request.num_tokens - 1) // self.pool.block_size
-        return self.pool.match(request.block_hashes(num_full, self.pool.block_size))
+        found = self.pool.match(request.block_hashes(num_full, self.pool.block_size))
+        return found[:-1] if self.recomputes_last_block else found
 
     def _sort_waiting(self) -> None:
         aging = self.config.priority_aging_steps
@@ -162,13 +167,31 @@ class Scheduler:
         """Record that the first `num_computed` scheduled tokens stand; full blocks become findable."""
         request = row.request
         request.num_computed_tokens = row.start + num_computed
-        assert request.num_computed_tokens <= request.num_tokens
+        assert request.num_computed_tokens < request.num_tokens
         if self.pool.enable_prefix_caching:
             first = row.start // self.pool.block_size
             num_full = request.num_computed_tokens // self.pool.block_size
             hashes = request.block_hashes(num_full, self.pool.block_size)
             for index in range(first, num_full):
                 self.pool.publish(request.block_ids[index], hashes[index])
+
+    def reserve(self, request: Request, num_tokens: int) -> int:
+        """Slots to draft in: blocks for `num_tokens` beyond the computed ones as far as there are free ones.
+
+        Returns how many tokens fit; `release_reserved` gives the blocks back before the next step.
+        """
+        size = self.pool.block_size
+        missing = -(-(request.num_computed_tokens + num_tokens) // size) - len(request.block_ids)
+        if missing > 0:
+            after = request.block_ids[-1] if request.block_ids else None
+            request.block_ids.extend(self.pool.allocate(min(missing, self.pool.num_free), after=after) or ())
+        return min(num_tokens, len(request.block_ids) * size - request.num_computed_tokens)
+
+    def release_reserved(self, request: Request) -> None:
+        """Give back the blocks behind the computed tokens."""
+        num_kept = -(-request.num_computed_tokens // self.pool.block_size)
+        self.pool.free(request.block_ids[num_kept:])
+        del request.block_ids[num_kept:]
 
     def finish(self, request: Request) -> None:
         """Take a request out, whatever its state, and free its KV."""

@@ -29,10 +29,19 @@ class SampledRow:
     span: LogitsSpan
     draft_p: list[float]
     """p of each scheduled draft token."""
-    num_accepted: int = 0
+    path: tuple[int, ...] = ()
+    """The accepted draft nodes"""
     token_ids: list[int] = field(default_factory=list)
     """Accepted draft tokens, then the token after them; empty where there is an error."""
+    distances: tuple[float, ...] = ()
+    """As in Verdict"""
+    choices: list[int] = field(default_factory=list)
+    """The most likely token at each row, where they were asked for"""
     error: RequestError | None = None
+
+    @property
+    def num_accepted(self) -> int:
+        return len(self.path)
 
 
 def verify_rows(
@@ -41,14 +50,20 @@ def verify_rows(
     logits: Tensor,
     verifier: Verifier,
     randomness: Randomness,
+    *,
+    wants_choices: bool = False,
 ) -> list[SampledRow]:
-    """Form p at every sampled row and decide; in the order of `rows`."""
+    """Form p at every sampled row and decide; in the order of `rows`.
+
+    wants_choices: tell the most likely token at each row of a draft.
+    """
     sampled = [(row, span) for row, span in zip(rows, spans, strict=True) if row.is_sampled]
     if not sampled:
         return []
     segments = [
-        LawSegment(row.request.law, row.request.output_token_ids, row.draft.token_ids if row.draft else ())
+        LawSegment(row.request.law, row.request.output_token_ids, draft.token_ids, draft.parents)
         for row, _ in sampled
+        for draft in (row.draft or _NO_DRAFT,)
     ]
     targets = process(_sampled_logits(logits, sampled), segments, randomness)
     results: list[SampledRow] = []
@@ -58,8 +73,10 @@ def verify_rows(
             results.append(SampledRow(row, span, [0.0] * row.num_drafts, error=target))
             continue
         item = VerifyItem(target, row.draft or _NO_DRAFT, row.request.seed, row.request.num_output_tokens)
-        draft_p = [target.prob(i, token_id) for i, token_id in enumerate(item.draft.token_ids)]
+        draft_p = [target.prob(item.draft.parent(i) + 1, x) for i, x in enumerate(item.draft.token_ids)]
         results.append(SampledRow(row, span, draft_p))
+        if wants_choices and row.draft is not None:
+            results[-1].choices = target.choices()
         if row.draft is None:
             results[-1].token_ids = [target.sample(0, item.key(0, Purpose.SAMPLE))]
         else:
@@ -78,8 +95,8 @@ def _apply(result: SampledRow, draft: Draft, target: ProcessedRows, verdict: Ver
         result.error = verdict
         return
     verdict = cut_verdict(verdict, target, draft.token_ids)
-    result.num_accepted = verdict.num_accepted
-    result.token_ids = [*draft.token_ids[: verdict.num_accepted], verdict.token_id]
+    result.path, result.distances = verdict.path, verdict.distances
+    result.token_ids = [*(draft.token_ids[node] for node in verdict.path), verdict.token_id]
 
 
 def _sampled_logits(logits: Tensor, sampled: Sequence[tuple[ScheduledRow, LogitsSpan]]) -> Tensor:
@@ -110,10 +127,11 @@ def _verdicts(
 
 def _checked(verdict: Verdict, item: VerifyItem, vocab_size: int) -> Verdict:
     """The verdict in plain integers; RequestError where it cannot be carried out."""
-    num_accepted, token_id = operator.index(verdict.num_accepted), operator.index(verdict.token_id)
+    path, token_id = tuple(operator.index(node) for node in verdict.path), operator.index(verdict.token_id)
     num_drafts = len(item.draft.token_ids)
-    if not 0 <= num_accepted <= num_drafts:
-        raise RequestError(f"{num_accepted} accepted tokens of a draft of {num_drafts}")
+    for before, node in zip((-1, *path), path, strict=False):
+        if not 0 <= node < num_drafts or item.draft.parent(node) != before:
+            raise RequestError(f"the accepted path {list(path)} is no path of a draft of {num_drafts} tokens")
     if not 0 <= token_id < vocab_size:
         raise RequestError(f"token id {token_id} is outside the vocabulary 0..{vocab_size - 1}")
-    return Verdict(num_accepted, token_id)
+    return Verdict(path, token_id, tuple(float(d) for d in verdict.distances))

@@ -1,8 +1,9 @@
 """What is the reference of every kernel?
 
-Torch code that runs anywhere, held to a per-token formula by the tests. Always true: a token attends to positions
-0..its own of its own request (within the sliding window, if any) and to nothing else in the cache; rows of equal shape
-run as one batched call; the arrangement is made once a step and shared by all layers.
+Torch code that runs anywhere, held to a per-token formula by the tests. Always true: a token attends to the slots of
+its own request up to its own, to its ancestors only where they branch (within the sliding window, if any), and to
+nothing else in the cache; rows of equal shape run as one batched call; the arrangement is made once a step and shared
+by all layers.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from specinfer.kernels.metadata import ForwardBatch
+from specinfer.kernels.metadata import ForwardBatch, TreeMask
 
 MAX_WINDOW_LEN = 32
 """Rows of up to so many tokens (decodes, draft windows) are padded to a common length and run together."""
@@ -71,7 +72,11 @@ class RowGroup:
     """int64 [num_rows, context_len], or the slice that one contiguous table is: read without a copy"""
     positions: Tensor
     """int64 [num_rows, query_len]"""
+    entries: Tensor
+    """int64 [num_rows, query_len]: each query's own place in its context"""
     context_len: int
+    trees: list[tuple[int, int, TreeMask]]
+    """(row, context length, tree) of the rows that branch"""
     is_uniform: bool
     """Single tokens that all see the whole padded context: no mask is needed"""
     masks: dict[int | None, Tensor | None] = field(default_factory=dict)
@@ -107,10 +112,17 @@ class RowGroup:
         if self.is_uniform and sliding_window is None:
             return None
         keys = torch.arange(self.context_len, device=self.positions.device)
-        queries = self.positions[:, None, :, None]
-        visible = keys <= queries
+        visible = keys <= self.entries[:, None, :, None]
+        for row, end, tree in self.trees:
+            query_len, tree_len = tree.visible.shape
+            visible[row, 0, :query_len, end - tree_len : end] = tree.visible
+            visible[row, 0, query_len:] = visible[row, 0, query_len - 1]
         if sliding_window is not None:
-            visible = visible & (keys > queries - sliding_window)
+            key_positions = keys.expand(len(self.positions), -1).clone()
+            for row, end, tree in self.trees:
+                key_positions[row, end - len(tree.positions) : end] = tree.positions
+            within = key_positions[:, None, None, :] > self.positions[:, None, :, None] - sliding_window
+            visible = visible & within
         return visible
 
 
@@ -133,19 +145,28 @@ def _group(batch: ForwardBatch, rows: Sequence[int], starts: Sequence[int]) -> R
     query_len, context_len = max(lens), max(contexts)
     steps = torch.arange(query_len, device=device)
     last = torch.tensor(lens, device=device)[:, None] - 1
-    token_index = torch.tensor([starts[row] for row in rows], device=device)[:, None] + torch.minimum(steps, last)
+    own = torch.minimum(steps, last)
+    token_index = torch.tensor([starts[row] for row in rows], device=device)[:, None] + own
+    firsts = [context - length for context, length in zip(contexts, lens, strict=True)]
+    trees = [
+        (index, contexts[index], tree)
+        for index, row in enumerate(rows)
+        if batch.trees and (tree := batch.trees[row]) is not None
+    ]
     return RowGroup(
         token_index=token_index,
         is_real=None if min(lens) == query_len else steps <= last,
         slots=_slots(batch, rows, context_len),
         positions=batch.positions[token_index],
+        entries=torch.tensor(firsts, device=device)[:, None] + own,
         context_len=context_len,
-        is_uniform=query_len == 1 and min(contexts) == context_len,
+        trees=trees,
+        is_uniform=query_len == 1 and min(contexts) == context_len and not trees,
     )
 
 
 def _slots(batch: ForwardBatch, rows: Sequence[int], context_len: int) -> Tensor | slice:
-    """The slots of positions 0..context_len-1 of each row.
+    """The slots of entries 0..context_len-1 of each row's context.
 
     Beyond a row's own context its last slot is repeated: masked, and never another request's value (0 x NaN is NaN).
     """

@@ -120,7 +120,7 @@ FIGURES: Sequence[Figure] = (
 
 @dataclass(frozen=True, slots=True)
 class PositionRates:
-    """Acceptance by draft position, 0 for the first: `unconditional[i]` is U_i, `conditional[i]` is C_i."""
+    """Acceptance by draft position (depth in a tree), 0 for the first: U_i and C_i."""
 
     num_drafted_steps: int
     num_drafted: list[int]
@@ -135,7 +135,7 @@ class PositionRates:
 def by_position(events: pl.DataFrame) -> PositionRates:
     """Acceptance by position over the drafted steps of `events`; what a stop cut off is not accepted."""
     steps = with_counts(events).filter(pl.col("drafted_steps") > 0)
-    lengths, accepted = steps["drafted"].to_numpy(), steps["accepted"].to_numpy()
+    lengths, accepted = steps["depth"].to_numpy(), steps["accepted"].to_numpy()
     positions = np.arange(int(lengths.max())) if len(steps) else np.arange(0)
     num_drafted = [int((lengths > i).sum()) for i in positions]
     num_accepted = [int((accepted > i).sum()) for i in positions]

@@ -26,8 +26,8 @@ def _present(table: pl.DataFrame, keys: Sequence[str]) -> list[str]:
 def with_counts(events: pl.DataFrame) -> pl.DataFrame:
     """The events with their counts as columns, one row an event.
 
-    `tested` draft tokens are those that the verifier drew for: the accepted ones and the first rejected one.
-    `overlap` sums min(1, p/q) over them.
+    `tested` draft tokens are those of a chain that the verifier drew for: the accepted ones and the first rejected one;
+    a tree counts none. `overlap` sums min(1, p/q) over them.
     """
     drafted = pl.col("draft_token_ids").list.len().cast(pl.Int64)
     decode = ~pl.col("is_prefill")
@@ -40,7 +40,10 @@ def with_counts(events: pl.DataFrame) -> pl.DataFrame:
         accepted_uncut=pl.when(decode).then(accepted).otherwise(0),
         emitted=pl.col("num_emitted"),
         emitted_decode=pl.when(decode).then(pl.col("num_emitted")).otherwise(0),
-        tested=pl.when(decode).then(pl.min_horizontal(accepted + 1, drafted)).otherwise(0),
+        depth=pl.when(decode).then(pl.col("draft_depth")).otherwise(0),
+        tested=pl.when(decode & (pl.col("draft_parents").list.len() == 0))
+        .then(pl.min_horizontal(accepted + 1, drafted))
+        .otherwise(0),
     )
     ratios = (pl.col("draft_p") / pl.col("draft_q")).list.eval(pl.element().clip(0.0, 1.0))
     return table.with_columns(overlap=ratios.list.head(pl.col("tested")).list.sum())

@@ -7,7 +7,9 @@ not is refused by name when it is loaded.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -15,6 +17,7 @@ from torch import Tensor
 
 from specinfer.errors import UnsupportedModelError
 from specinfer.kernels.metadata import ForwardBatch
+from specinfer.models.inside import Inside, capture
 from specinfer.models.packed_linear import pack_linears
 from specinfer.models.paged import ATTENTION_NAME, LayerProbe, PagedContext, register
 from specinfer.protocols import KVLayerSpec
@@ -61,6 +64,10 @@ class TransformersModel:
             self._cache_index = {layer_idx: i for i, layer_idx in enumerate(sorted(self._specs))}
             self._check(token_ids, expected)
 
+        self._inside = Inside.of(hf_model, text_config.num_hidden_layers)
+        self.num_layers = int(text_config.num_hidden_layers)
+        self.hidden_size = int(text_config.hidden_size)
+
     @property
     def kv_layers(self) -> Sequence[KVLayerSpec]:
         return [self._specs[layer_idx] for layer_idx in sorted(self._specs)]
@@ -68,14 +75,53 @@ class TransformersModel:
     @torch.inference_mode()
     def forward(self, batch: ForwardBatch, kv_cache: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
         """One flattened sequence through the model; see protocols.CausalModel."""
-        logits: Tensor = self._model(
-            input_ids=batch.token_ids[None],
-            position_ids=batch.positions[None],
-            use_cache=False,
-            logits_to_keep=batch.logits_rows,
-            paged=PagedContext(batch, kv_cache, self._cache_index),
-        ).logits[0]
+        with capture(self.inside, batch) if batch.hidden_points else nullcontext():
+            logits: Tensor = self._model(
+                input_ids=batch.token_ids[None],
+                position_ids=batch.positions[None],
+                use_cache=False,
+                logits_to_keep=batch.logits_rows,
+                paged=PagedContext(batch, kv_cache, self._cache_index),
+            ).logits[0]
         return logits if logits.dtype == torch.float64 else logits.float()
+
+    @property
+    def inside(self) -> Inside:
+        """The parts that drafters use; UnsupportedModelError, by name, where the model hides them."""
+        if self._inside is None:
+            raise UnsupportedModelError(
+                f"{self.name} ({type(self._model).__name__}) shows no list of layers with a norm behind it; drafters "
+                f"that read hidden states cannot be used with it"
+            )
+        return self._inside
+
+    @torch.inference_mode()
+    def embed(self, token_ids: Tensor) -> Tensor:
+        """Input embeddings; see protocols.HiddenStateModel."""
+        embedded: Tensor = self._model.get_input_embeddings()(token_ids)
+        return embedded
+
+    @torch.inference_mode()
+    def final_norm(self, hidden: Tensor) -> Tensor:
+        normed: Tensor = self.inside.norm(hidden)
+        return normed
+
+    @torch.inference_mode()
+    def head(self, hidden: Tensor) -> Tensor:
+        logits: Tensor = self._model.get_output_embeddings()(hidden)
+        return logits
+
+    def prefix(self, num_layers: int) -> TransformersModel:
+        """The first layers of this model, its norm and head: a view that shares every weight."""
+        if not 1 <= num_layers <= self.num_layers:
+            raise UnsupportedModelError(f"{self.name} has {self.num_layers} layers, a prefix of {num_layers} is none")
+        part = copy.copy(self)
+        part.name = f"{self.name}[:{num_layers}]"
+        part._model = self.inside.shortened(self._model, num_layers)
+        part._inside = Inside.of(part._model, num_layers)
+        part.num_layers = num_layers
+        part._specs = {layer_idx: spec for layer_idx, spec in self._specs.items() if layer_idx < num_layers}
+        return part
 
     def _check(self, token_ids: Tensor, expected: Tensor) -> None:
         """Feed a short text in two chunks and compare every second position with the plain forward."""

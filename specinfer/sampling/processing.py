@@ -8,7 +8,7 @@ cost one argmax over the block.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 
 import numpy as np
@@ -22,6 +22,7 @@ from specinfer.sampling.edits import edit
 from specinfer.sampling.law import RequestLaw
 from specinfer.sampling.target import GreedyRows, SampledRows
 from specinfer.sampling.truncation import truncated_probs
+from specinfer.types import prefixes
 
 __all__ = ["LawSegment", "ProcessedRows", "RequestLaw", "process"]
 
@@ -30,11 +31,13 @@ ProcessedRows = GreedyRows | SampledRows
 
 @dataclass(slots=True)
 class LawSegment:
-    """One request's stretch of the logits: 1 + num_draft_tokens rows."""
+    """One request's stretch of the logits: 1 + num_draft_tokens rows, the first behind its outputs."""
 
     law: RequestLaw
     output_token_ids: Sequence[int] | NDArray[np.int64]
     draft_token_ids: Sequence[int] = ()
+    parents: Sequence[int] | None = None
+    """Of the draft's nodes, as in Draft"""
 
     @property
     def num_rows(self) -> int:
@@ -48,13 +51,8 @@ class _Part:
     index: int
     segment: LawSegment
     rows: Tensor
-    num_lawful_rows: int
-    error: RequestError | None = None
-    """Why the row after the lawful ones has no law."""
-
-    def fail_at(self, row: int, error: RequestError) -> None:
-        if row < self.num_lawful_rows:
-            self.num_lawful_rows, self.error = row, error
+    failures: dict[int, RequestError] = field(default_factory=dict)
+    """The rows without a law, and why"""
 
 
 def process(
@@ -72,7 +70,7 @@ def process(
     is_edited = False
     for index, segment in enumerate(segments):
         rows = logits[bounds[index] : bounds[index + 1]]
-        part = _Part(index, segment, rows, segment.num_rows)
+        part = _Part(index, segment, rows)
         if segment.law.is_edited:
             is_edited = True
             _edit(part)
@@ -84,7 +82,7 @@ def process(
             block = logits if is_whole else torch.cat([part.rows for part in parts])
             processed = _finish_greedy(block, parts) if parts is greedy else _finish_sampled(block, parts, randomness)
             for part, target in zip(parts, processed, strict=True):
-                results[part.index] = part.error if part.num_lawful_rows == 0 else target
+                results[part.index] = part.failures.get(0, target)
     assert all(result is not None for result in results)
     return [result for result in results if result is not None]
 
@@ -93,9 +91,8 @@ def _edit(part: _Part) -> None:
     part.rows = part.rows.clone()
     segment = part.segment
     outputs = np.asarray(segment.output_token_ids, dtype=np.int64)
-    failure = edit(part.rows, segment.law, outputs, [int(token) for token in segment.draft_token_ids])
-    if failure is not None:
-        part.fail_at(*failure)
+    draft = [int(token) for token in segment.draft_token_ids]
+    part.failures |= edit(part.rows, segment.law, outputs, prefixes(draft, segment.parents))
 
 
 def _finish_greedy(block: Tensor, parts: Sequence[_Part]) -> Sequence[ProcessedRows]:
@@ -105,7 +102,7 @@ def _finish_greedy(block: Tensor, parts: Sequence[_Part]) -> Sequence[ProcessedR
     start = 0
     for part in parts:
         stop = start + part.segment.num_rows
-        finished.append(GreedyRows(token_ids[start:stop], block[0], part.num_lawful_rows))
+        finished.append(GreedyRows(token_ids[start:stop], block[0], frozenset(part.failures)))
         start = stop
     return finished
 
@@ -127,12 +124,13 @@ def _finish_sampled(block: Tensor, parts: Sequence[_Part], randomness: Randomnes
     laws = truncated_probs(shifted, [part.segment.law for part in parts for _ in range(part.segment.num_rows)])
     stretches = torch.split(laws, [part.segment.num_rows for part in parts])
     return [
-        SampledRows(stretch, randomness, part.num_lawful_rows) for stretch, part in zip(stretches, parts, strict=True)
+        SampledRows(stretch, randomness, frozenset(part.failures))
+        for stretch, part in zip(stretches, parts, strict=True)
     ]
 
 
 def _find_lawless_rows(maxima: Tensor, parts: Sequence[_Part]) -> bool:
-    """Record the first row of each part without a finite maximum; whether there is any. maxima: [num_rows]."""
+    """Record the rows without a finite maximum; whether there is any. maxima: [num_rows]."""
     is_lawless = ~maxima.isfinite()
     if not bool(is_lawless.any()):
         return False
@@ -141,14 +139,13 @@ def _find_lawless_rows(maxima: Tensor, parts: Sequence[_Part]) -> bool:
         stop = start + part.segment.num_rows
         for row, flag in enumerate(flags[start:stop]):
             if flag:
-                part.fail_at(row, _lawless_row_error(part.segment, row, values[start + row]))
-                break
+                part.failures.setdefault(row, _lawless_row_error(part.segment, row, values[start + row]))
         start = stop
     return True
 
 
 def _lawless_row_error(segment: LawSegment, row: int, maximum: float) -> RequestError:
-    position = len(segment.output_token_ids) + row
+    position = len(segment.output_token_ids) + len(prefixes(segment.draft_token_ids, segment.parents)[row])
     if segment.law.is_edited and maximum == -float("inf"):
         return RequestError(
             f"no token is left for output token {position}: allowed_token_ids, min_tokens, bad_words and "

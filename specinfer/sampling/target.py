@@ -1,9 +1,8 @@
 """What are the target's laws at one request's rows, and what token comes out of them?
 
-Two kinds of TargetRows: greedy ones hold a token a row and no probabilities, sampled ones hold p. Always true: only
-the first `num_lawful_rows` rows have a law, at least one. A row has none where the request fails after the drafts
-before it; nobody who rejects one of these drafts may notice, so the failure waits until a prefix that causes it is
-committed.
+Two kinds of TargetRows: greedy ones hold a token a row and no probabilities, sampled ones hold p. Always true: row 0
+has a law. A row of `lawless` has none: the request fails after the drafts before it; nobody who rejects one of these
+drafts may notice, so the failure waits until a prefix that causes it is committed.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ class GreedyRows:
     token_ids: list[int]
     like: Tensor
     """Any row of the logits: the vocabulary's size, dtype and device."""
-    num_lawful_rows: int
+    lawless: frozenset[int]
 
     is_greedy = True
 
@@ -40,6 +39,10 @@ class GreedyRows:
         """The argmax; `key` is not used."""
         return self.token_ids[row]
 
+    def choices(self) -> list[int]:
+        """The most likely token of each row."""
+        return self.token_ids
+
 
 @dataclass(slots=True)
 class SampledRows:
@@ -48,7 +51,7 @@ class SampledRows:
     laws: Tensor
     """p: [num_rows, vocab_size]"""
     randomness: Randomness
-    num_lawful_rows: int
+    lawless: frozenset[int]
 
     is_greedy = False
 
@@ -61,6 +64,11 @@ class SampledRows:
     def sample(self, row: int, key: DrawKey) -> int:
         return self.randomness.categorical(self.laws[row], key)
 
+    def choices(self) -> list[int]:
+        """The most likely token of each row."""
+        token_ids: list[int] = self.laws.argmax(dim=-1).tolist()
+        return token_ids
+
 
 def cut_verdict(verdict: Verdict, target: GreedyRows | SampledRows, draft_token_ids: Sequence[int]) -> Verdict:
     """`verdict` without the token of a row that has no law, and what follows it.
@@ -68,7 +76,9 @@ def cut_verdict(verdict: Verdict, target: GreedyRows | SampledRows, draft_token_
     The accepted draft tokens before it stand: the last of them takes the place of the token after the accepted ones,
     and the next step meets the failure at its first row, just as plain decoding does.
     """
-    if verdict.num_accepted < target.num_lawful_rows:
+    if not target.lawless:
         return verdict
-    last = target.num_lawful_rows - 1
-    return Verdict(last, int(draft_token_ids[last]))
+    for depth, node in enumerate(verdict.path):
+        if node + 1 in target.lawless:
+            return Verdict(verdict.path[:depth], int(draft_token_ids[node]), verdict.distances[: depth + 1])
+    return verdict

@@ -153,6 +153,8 @@ class BiasedVerifier:
         for row, token_id in enumerate(item.draft.token_ids):
             q = 1.0 if item.draft.probs is None else float(item.draft.probs[row, token_id])
             if not randomness.bernoulli(item.target.prob(row, token_id) / q, item.key(row, Purpose.ACCEPT)):
-                return Verdict(row, randomness.categorical(item.target.probs(row), item.key(row, Purpose.RESIDUAL)))
+                return Verdict.chain(
+                    row, randomness.categorical(item.target.probs(row), item.key(row, Purpose.RESIDUAL))
+                )
         row = len(item.draft.token_ids)
-        return Verdict(row, item.target.sample(row, item.key(row, Purpose.SAMPLE)))
+        return Verdict.chain(row, item.target.sample(row, item.key(row, Purpose.SAMPLE)))

@@ -53,13 +53,20 @@ class TinyModel:
         wanted = set(batch.logits_rows.tolist())
         logits: dict[int, Tensor] = {}
         offset = 0
-        for query_len, context_len, table in zip(batch.query_lens, batch.context_lens, batch.block_tables, strict=True):
+        trees = batch.trees or [None] * len(batch.query_lens)
+        for query_len, context_len, table, tree in zip(
+            batch.query_lens, batch.context_lens, batch.block_tables, trees, strict=True
+        ):
             slots = [table[p // batch.block_size] * batch.block_size + p % batch.block_size for p in range(context_len)]
             tokens, positions = key[slots, 0, 0].long(), key[slots, 0, 1].long()
-            assert positions.tolist() == list(range(context_len)), "the cache holds another position's token"
             for row in range(query_len):
+                seen = list(range(context_len - query_len + row + 1))
+                if tree is not None:
+                    before = context_len - len(tree.positions)
+                    seen = [*range(before), *(before + int(i) for i in tree.visible[row].nonzero())]
+                assert positions[seen].tolist() == list(range(len(seen))), "the cache holds another position's token"
                 if offset + row in wanted:
-                    logits[offset + row] = self.logits(tokens[: context_len - query_len + row + 1].tolist())
+                    logits[offset + row] = self.logits(tokens[seen].tolist())
             offset += query_len
         return torch.stack([logits[row] for row in batch.logits_rows.tolist()]) if logits else torch.empty(0, 0)
 

@@ -151,11 +151,14 @@ class FaultyVerifier:
                     raise RuntimeError("a bug in the verifier")
                 verdicts.append(self.verdict)
             else:
-                verdicts.append(Verdict(0, item.target.sample(0, item.key(0, 0))))  # type: ignore[arg-type]
+                verdicts.append(Verdict((), item.target.sample(0, item.key(0, 0))))  # type: ignore[arg-type]
         return verdicts
 
 
-@pytest.mark.parametrize("verdict", [None, Verdict(99, 0), Verdict(0, -1), Verdict(0, 8), Verdict(0, 0.5)])  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    "verdict",
+    [None, Verdict((1,), 0), Verdict((0, 0), 0), Verdict((99,), 0), Verdict((), -1), Verdict((), 8), Verdict((), 0.5)],
+)  # type: ignore[arg-type]
 def test_a_verifier_that_fails_on_a_request_ends_that_request_with_an_error(verdict: Verdict | None) -> None:
     params = [SamplingParams(temperature=0, max_tokens=20, seed=seed) for seed in (0, VICTIM, 1)]
     llm = LLM(CONFIG, ScriptedProposer(oracle_script(MODEL)), FaultyVerifier(verdict), loaded_model=LOADED)

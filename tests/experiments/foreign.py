@@ -40,7 +40,7 @@ class AcceptAll:
         return OutputLaw(False, "everything")
 
     def verify(self, items: Sequence[VerifyItem], randomness: Randomness) -> list[Verdict]:
-        return [Verdict(len(item.draft.token_ids), 0) for item in items]
+        return [Verdict.chain(len(item.draft.token_ids), 0) for item in items]
 
 
 @dataclass

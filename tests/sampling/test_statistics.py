@@ -10,8 +10,12 @@ from torch import Tensor
 from specinfer.protocols import DrawKey, Purpose, VerifyItem
 from specinfer.sampling.rng import CounterRandomness, request_seed
 from specinfer.sampling.target import SampledRows
-from specinfer.sampling.verifiers.greedy_match import GreedyMatchVerifier
+from specinfer.sampling.verifiers.block import BlockVerifier
+from specinfer.sampling.verifiers.multi_candidate import MultiCandidateVerifier
 from specinfer.sampling.verifiers.rejection import RejectionVerifier
+from specinfer.sampling.verifiers.sample_match import SampleMatchVerifier
+from specinfer.sampling.verifiers.threshold import ThresholdVerifier
+from specinfer.sampling.verifiers.typical import TypicalVerifier
 from specinfer.testing.laws import BiasedVerifier
 from specinfer.types import Draft
 
@@ -30,7 +34,7 @@ def pairs_pvalue(verifier: Any, draft_q: Tensor | None) -> float:
     for arrival in range(NUM_PAIRS):
         seed = request_seed(1, None, arrival, 0)
         drafted = 2 if draft_q is None else randomness.categorical(draft_q[0], DrawKey(seed, 0, Purpose.DRAFT))
-        target = SampledRows(torch.stack([FIRST, SECOND[drafted]]), randomness, 2)
+        target = SampledRows(torch.stack([FIRST, SECOND[drafted]]), randomness, frozenset())
         verdict = verifier.verify([VerifyItem(target, Draft([drafted], draft_q), seed, 0)], randomness)[0]
         num_accepted += verdict.num_accepted
         if verdict.num_accepted:
@@ -45,7 +49,11 @@ def pairs_pvalue(verifier: Any, draft_q: Tensor | None) -> float:
 
 
 @pytest.mark.parametrize("draft_q", [None, Q], ids=["one-hot", "stochastic"])
-@pytest.mark.parametrize("verifier", [RejectionVerifier(), GreedyMatchVerifier()], ids=["rejection", "greedy_match"])
+@pytest.mark.parametrize(
+    "verifier",
+    [RejectionVerifier(), SampleMatchVerifier(), BlockVerifier(), MultiCandidateVerifier()],
+    ids=["rejection", "sample_match", "block", "multi_candidate"],
+)
 def test_pairs_of_tokens_have_the_target_law(verifier: Any, draft_q: Tensor | None) -> None:
     assert pairs_pvalue(verifier, draft_q) > 1e-3
 
@@ -53,3 +61,10 @@ def test_pairs_of_tokens_have_the_target_law(verifier: Any, draft_q: Tensor | No
 @pytest.mark.parametrize("draft_q", [None, Q], ids=["one-hot", "stochastic"])
 def test_the_biased_verifier_is_caught(draft_q: Tensor | None) -> None:
     assert pairs_pvalue(BiasedVerifier(), draft_q) < 1e-6
+
+
+@pytest.mark.parametrize(
+    "verifier", [TypicalVerifier(0.25, 1.0), ThresholdVerifier(0.25)], ids=["typical", "threshold"]
+)
+def test_a_lossy_verifier_is_caught(verifier: Any) -> None:
+    assert pairs_pvalue(verifier, Q) < 1e-6

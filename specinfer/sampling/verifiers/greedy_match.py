@@ -1,8 +1,7 @@
-"""Which draft tokens stand if nothing but the target's own choice may be emitted?
+"""Which draft tokens stand if only argmaxes are compared?
 
-The target chooses at every row as it would without a draft (its argmax when greedy, the plain sample of the position
-otherwise) and a draft token stands iff it is that choice. Always true: the tokens emitted are those of plain decoding,
-one by one, for every seed; so the output law is exactly the target's whatever q was.
+Greedy verification as most papers describe it: cheap, and right for greedy requests alone. Always true: the output law
+is exactly the target's; a sampled request, whose tokens are no argmaxes, has its draft turned down as a whole.
 """
 
 from __future__ import annotations
@@ -11,28 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from specinfer.protocols import OutputLaw, Purpose, Randomness, Verdict, VerifyItem
-
-
-def match(item: VerifyItem) -> Verdict:
-    """Accept the longest prefix of the draft that the target itself chooses, then give its next choice.
-
-    Exact because the choice at row i is drawn from p_i by the position's own noise, which no drafter has seen.
-    """
-    num_accepted = 0
-    for drafted in item.draft.token_ids:
-        chosen = item.target.sample(num_accepted, item.key(num_accepted, Purpose.SAMPLE))
-        if chosen != drafted:
-            return Verdict(num_accepted, chosen)
-        num_accepted += 1
-    return Verdict(num_accepted, item.target.sample(num_accepted, item.key(num_accepted, Purpose.SAMPLE)))
+from specinfer.sampling.verifiers.sample_match import match
 
 
 @dataclass
 class GreedyMatchVerifier:
-    """Exact. Accepts a token with probability sum_x p(x) q(x), rejection sampling with sum_x min(p(x), q(x)).
+    """Exact. Greedy requests accept what equals the argmax; sampled ones get the plain sample of their position.
 
-    The price buys seeded outputs that equal plain decoding's even with a stochastic drafter. Accepting the argmax of a
-    sampled request outright would be biased, so that is not what this does.
+    Accepting the argmax of a sampled request would be biased; `sample_match` is the exact way to accept by equality.
     """
 
     @property
@@ -40,4 +25,7 @@ class GreedyMatchVerifier:
         return OutputLaw(is_exact=True)
 
     def verify(self, items: Sequence[VerifyItem], randomness: Randomness) -> list[Verdict]:
-        return [match(item) for item in items]
+        return [
+            match(item) if item.target.is_greedy else Verdict((), item.target.sample(0, item.key(0, Purpose.SAMPLE)))
+            for item in items
+        ]

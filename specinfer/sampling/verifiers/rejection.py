@@ -1,20 +1,21 @@
 """Which draft tokens stand under speculative sampling?
 
-Leviathan et al. 2023 (algorithm 1) and Chen et al. 2023 (algorithm 2, theorem 1). Legend: p the target's law at a row,
-q the law a draft token was drawn from, x a token. Always true: the output law is exactly the target's; p is never
-modified; greedy requests use no noise.
+Leviathan et al. 2023 (algorithm 1) and Chen et al. 2023 (algorithm 2, theorem 1) for a chain; where a draft branches,
+the siblings in turn, each against what the ones before it left (Miao et al. 2024, SpecInfer, algorithm 2). Legend: p
+the target's law at a row, q the law a draft token was drawn from given the siblings before it, x a token. Always true:
+the output law is exactly the target's; p is never modified; greedy requests use no noise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
 
 from specinfer.errors import PluginError
 from specinfer.protocols import OutputLaw, Purpose, Randomness, Verdict, VerifyItem
-from specinfer.sampling.verifiers.greedy_match import match
+from specinfer.sampling.verifiers.sample_match import match
 
 
 def residual(p: Tensor, q: Tensor) -> Tensor:
@@ -27,18 +28,50 @@ def residual(p: Tensor, q: Tensor) -> Tensor:
     return weights if bool(weights.any()) else p
 
 
-def _sample(item: VerifyItem, q: Tensor, randomness: Randomness) -> Verdict:
-    for row, x in enumerate(item.draft.token_ids):
-        q_x = float(q[row, x])
-        if not q_x > 0:
-            raise PluginError(
-                f"draft token {x} has q={q_x} in its own proposal law: Draft.probs must be the law it was drawn from"
-            )
-        if not randomness.bernoulli(item.target.prob(row, x) / q_x, item.key(row, Purpose.ACCEPT)):
-            weights = residual(item.target.probs(row), q[row])
-            return Verdict(row, randomness.categorical(weights, item.key(row, Purpose.RESIDUAL)))
-    num_draft_tokens = len(item.draft.token_ids)
-    return Verdict(num_draft_tokens, item.target.sample(num_draft_tokens, item.key(num_draft_tokens, Purpose.SAMPLE)))
+def drawn_prob(item: VerifyItem, q: Tensor, node: int) -> float:
+    """q(x) of a node's token; PluginError where it could not have been drawn."""
+    q_x = float(q[node, item.draft.token_ids[node]])
+    if not q_x > 0:
+        raise PluginError(
+            f"draft token {item.draft.token_ids[node]} has q={q_x} in its own proposal law: Draft.probs must be the "
+            f"law it was drawn from"
+        )
+    return q_x
+
+
+def try_siblings(
+    item: VerifyItem, q: Tensor, siblings: Sequence[int], depth: int, randomness: Randomness
+) -> tuple[int | None, Tensor]:
+    """The first of `siblings` that stands, or None; and the law left after the ones that fell, [vocab_size].
+
+    Recursive rejection: x_s stands iff u < p_s(x_s) / q_s(x_s), else p_(s+1) = norm(max(0, p_s - q_s)).
+    """
+    p = item.target.probs(item.draft.parent(siblings[0]) + 1)
+    for ordinal, node in enumerate(siblings):
+        ratio = float(p[item.draft.token_ids[node]]) / drawn_prob(item, q, node)
+        if randomness.bernoulli(ratio, item.key(depth, Purpose.ACCEPT, ordinal)):
+            return node, p
+        weights = residual(p, q[node])
+        p = weights / weights.sum()
+    return None, p
+
+
+TrySiblings = Callable[[VerifyItem, Tensor, Sequence[int], int, Randomness], tuple[int | None, Tensor]]
+"""(item, q, siblings, depth, randomness) -> the sibling that stands or None, and the law left if none does."""
+
+
+def walk(item: VerifyItem, q: Tensor, randomness: Randomness, try_level: TrySiblings = try_siblings) -> Verdict:
+    """Descend from the root by `try_level` until none stands or a leaf is reached."""
+    children = item.draft.children()
+    path: list[int] = []
+    row = 0
+    while children[row]:
+        node, p = try_level(item, q, children[row], len(path), randomness)
+        if node is None:
+            return Verdict(tuple(path), randomness.categorical(p, item.key(len(path), Purpose.RESIDUAL)))
+        path.append(node)
+        row = node + 1
+    return Verdict(tuple(path), item.target.sample(row, item.key(len(path), Purpose.SAMPLE)))
 
 
 @dataclass
@@ -58,6 +91,6 @@ class RejectionVerifier:
         return [
             match(item)
             if item.draft.probs is None or item.target.is_greedy
-            else _sample(item, item.draft.probs, randomness)
+            else walk(item, item.draft.probs, randomness)
             for item in items
         ]

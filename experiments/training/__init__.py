@@ -1,0 +1,1 @@
+"""How is a draft head or a draft model made for a target?"""

@@ -1,0 +1,154 @@
+"""What would the target say next, judging by its own hidden states?
+
+EAGLE-1, EAGLE-2 and EAGLE-3 (Li et al. 2024, 2025): one layer that continues the target's states. Always true: K/V of
+accepted tokens is computed from the target's true states, step by step and for every prefill chunk; what was written
+while drafting is never read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from proposers.growth import Branching, Growth, Vocabulary, grow
+from specinfer.errors import ConfigError
+from specinfer.kernels.metadata import ForwardBatch
+from specinfer.kernels.rows import Stretch, flat_batch
+from specinfer.kernels.torch_ops import paged_attention, write_kv
+from specinfer.models.eagle import EagleHead, EagleKind
+from specinfer.models.eagle_checkpoint import EagleReading, load_head
+from specinfer.protocols import HiddenStateModel, KVClaim, KVLayerSpec, Observation, ProposerContext, RequestView
+from specinfer.types import Draft
+
+
+@dataclass
+class EagleProposer:
+    """Drafts with an EAGLE head.
+
+    head: a folder with a checkpoint in one of the public layouts, or `demo` for the head that is shipped for the demo
+    model. reading: settles what a checkpoint leaves open. growth: chain or dynamic tree.
+    """
+
+    head: str = "demo"
+    num_draft_tokens: int = 4
+    growth: Growth = field(default_factory=Growth)
+    reading: EagleReading = field(default_factory=EagleReading)
+
+    _head: EagleHead = field(init=False, repr=False)
+    _context: ProposerContext = field(init=False, repr=False)
+    _target: HiddenStateModel = field(init=False, repr=False)
+    _claim: KVClaim = field(init=False, repr=False)
+    _vocabulary: Vocabulary = field(init=False, repr=False)
+    _tails: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False)
+    """The head's output behind each request's last committed token"""
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError for a length that cannot work."""
+        if isinstance(self.num_draft_tokens, bool) or self.num_draft_tokens < 0:
+            raise ConfigError(f"eagle.num_draft_tokens must be at least 0, got {self.num_draft_tokens!r}")
+
+    def bind(self, context: ProposerContext) -> None:
+        """Load the head and check that it fits the target."""
+        self._head, self._target = load_head(self.head, context.target, self.reading)
+        self._context = context
+        shape = self._head.shape
+        context.resources.want_hidden(*shape.hidden_points)
+        self._claim = context.resources.claim_kv(
+            [KVLayerSpec(shape.num_kv_heads, shape.head_dim, shape.head_dim)],
+            self._target.dtype,
+            lookahead=1,
+            extra_slots=self.growth.extra_slots,
+        )
+        is_mapped = shape.kind is EagleKind.EAGLE3
+        self._vocabulary = Vocabulary(context.vocab_size, self._head.draft_to_target if is_mapped else None)
+        self._tails = {}
+
+    def start(self, request: RequestView) -> None:
+        """Nothing is known before its first step."""
+
+    def stop(self, request_id: str) -> None:
+        self._tails.pop(request_id, None)
+
+    @torch.inference_mode()
+    def observe(self, observation: Observation) -> None:
+        """Run the head over every token that was computed and stands, from the target's own states."""
+        stretches: list[Stretch] = []
+        for request, start, end, table in zip(
+            observation.requests, observation.starts, observation.ends, observation.block_tables, strict=True
+        ):
+            stretches.append(Stretch(request.token_ids[start + 1 : end + 1], start, table))
+        if not any(len(stretch.token_ids) for stretch in stretches):
+            return
+        points = self._head.shape.hidden_points
+        states = self._head.project(torch.cat([observation.hidden[point] for point in points], dim=-1))
+        out = self._run(stretches, states)
+        ends = np.cumsum([len(stretch.token_ids) for stretch in stretches])
+        for request, stretch, last in zip(observation.requests, stretches, ends, strict=True):
+            if len(stretch.token_ids):
+                self._tails[request.request_id] = out[last - 1].clone()
+
+    @torch.inference_mode()
+    def propose(self, requests: Sequence[RequestView], num_draft_tokens: Sequence[int]) -> Sequence[Draft | None]:
+        limit = self._head.shape.max_positions
+        branchings = [
+            Branching(request, min(length, limit - len(request.token_ids)))
+            for request, length in zip(requests, num_draft_tokens, strict=True)
+        ]
+        going = [i for i, b in enumerate(branchings) if b.length > 0 and b.request.request_id in self._tails]
+        drafts: list[Draft | None] = [None] * len(requests)
+        if going:
+            tails = torch.stack([self._tails[branchings[i].request.request_id] for i in going])
+            chosen = [branchings[i] for i in going]
+            grown = grow(
+                self.growth, self._context, chosen, self._logits(tails), self._vocabulary, advance=self._advance
+            )
+            for i, draft in zip(going, grown, strict=True):
+                drafts[i] = draft
+        return drafts
+
+    def _advance(self, branchings: Sequence[Branching]) -> Tensor:
+        """Read the new nodes: each continues the output behind its parent."""
+        states: list[Tensor] = []
+        for b in branchings:
+            tail = self._tails[b.request.request_id]
+            new = range(len(b.token_ids) - b.num_new, len(b.token_ids))
+            states += [tail if b.parents[n] < 0 else b.states[b.parents[n]] for n in new]
+        stretches = [b.stretch(len(b.request.token_ids) - 1, self._context.device) for b in branchings]
+        out = self._run(stretches, self._head.fed_back(torch.stack(states)))
+        bounds = np.cumsum([0, *(b.num_new for b in branchings)])
+        for b, (first, last) in zip(branchings, pairwise(bounds.tolist()), strict=True):
+            b.states += list(out[first:last])
+        return self._logits(out)
+
+    def _run(self, stretches: Sequence[Stretch], states: Tensor) -> Tensor:
+        batch = flat_batch(stretches, self._context.block_size, self._context.device)
+        embeds = self._head.embed_tokens(batch.token_ids) if self._head.embed_tokens else None
+        if embeds is None:
+            embeds = self._target.embed(batch.token_ids)
+        scale = self._head.shape.head_dim**-0.5
+        out: Tensor = self._head(embeds, states, batch.positions, _Paged(self._claim, batch, scale))
+        return out
+
+    def _logits(self, out: Tensor) -> Tensor:
+        is_third = self._head.shape.kind is EagleKind.EAGLE3
+        logits = self._head.draft_logits(out) if is_third else self._target.head(out)
+        return logits if logits.dtype == torch.float64 else logits.float()
+
+
+@dataclass(frozen=True, slots=True)
+class _Paged:
+    """Attention over the head's own layer of the cache."""
+
+    claim: KVClaim
+    batch: ForwardBatch
+    scale: float
+
+    def __call__(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        k_cache, v_cache = self.claim.layers[0]
+        write_kv(k_cache, v_cache, key, value, self.batch.slot_mapping)
+        return paged_attention(query, k_cache, v_cache, self.batch, scale=self.scale)

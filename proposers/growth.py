@@ -1,0 +1,273 @@
+"""How does a drafter that predicts one token at a time grow a draft, for a whole batch?
+
+Depth by depth, one forward of the drafter a depth for all requests together: a chain, or the dynamic tree of EAGLE-2
+(Li et al. 2024, section 4). Always true: a chain's token is drawn from the law that it comes with; a tree's nodes are
+chosen without chance, so that each has a one-hot law; whether a draft goes on is decided before the next token is
+drawn, and never by a token that is then dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from specinfer.errors import ConfigError
+from specinfer.kernels.rows import Stretch, tree_mask
+from specinfer.protocols import DrawKey, ProposerContext, Purpose, RequestView
+from specinfer.types import Draft
+
+
+@dataclass(kw_only=True)
+class Growth:
+    """How drafts grow.
+
+    tree_width: 1 for a chain; else how many nodes of a level are continued, and by how many children each. tree_depth:
+    levels of a tree. greedy: draft the most likely token also for sampled requests, instead of drawing it at the
+    request's temperature. A tree is always greedy.
+    """
+
+    tree_width: int = 1
+    tree_depth: int = 5
+    greedy: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("tree_width", "tree_depth"):
+            value: Any = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+                raise ConfigError(f"growth.{name} must be an integer of at least 1, got {value!r}")
+
+    @property
+    def is_tree(self) -> bool:
+        return self.tree_width > 1
+
+    @property
+    def extra_slots(self) -> int:
+        """Slots that growing writes to: every node that is continued takes one."""
+        return self.tree_width * self.tree_depth if self.is_tree else 0
+
+
+@dataclass(slots=True)
+class Branching:
+    """One request's draft while it grows. A node is expanded when the drafter has read it."""
+
+    request: RequestView
+    length: int
+    token_ids: list[int] = field(default_factory=list)
+    parents: list[int] = field(default_factory=list)
+    """By expanded node, -1 for the committed tokens"""
+    depths: list[int] = field(default_factory=list)
+    states: list[Tensor] = field(default_factory=list)
+    """Of the drafter's own, one an expanded node, if it keeps any"""
+    num_new: int = 0
+    """Nodes of the last level, which are to be read next"""
+
+    def add(self, token_id: int, parent: int) -> None:
+        """Have a node read at the next level."""
+        self.token_ids.append(token_id)
+        self.parents.append(parent)
+        self.depths.append(0 if parent < 0 else self.depths[parent] + 1)
+
+    def stretch(self, first_entry: int, device: torch.device) -> Stretch:
+        """The new nodes as a row: entries from `first_entry` on belong to the draft, positions go by depth."""
+        start = len(self.token_ids) - self.num_new
+        is_chain = self.parents == list(range(-1, len(self.parents) - 1))
+        positions = [first_entry + depth for depth in self.depths]
+        return Stretch(
+            token_ids=np.array(self.token_ids[start:], dtype=np.int64),
+            start=first_entry + start,
+            block_ids=self.request.block_ids,
+            logits=range(self.num_new),
+            positions=None if is_chain else np.array(positions[start:], dtype=np.int64),
+            tree=None if is_chain else tree_mask(self.parents, positions, self.num_new, device),
+        )
+
+
+Advance = Callable[[Sequence[Branching]], Tensor]
+"""Reads the new nodes of every request: logits [sum(num_new), draft_vocab_size] of what follows them"""
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """A drafter's token ids in the target's."""
+
+    vocab_size: int
+    to_target: Tensor | None = None
+    """int64 [draft_vocab_size]; None where they are the same"""
+
+    def target_id(self, token_id: int) -> int:
+        return token_id if self.to_target is None else int(self.to_target[token_id])
+
+    def widen(self, probs: Tensor) -> Tensor:
+        """A law over the draft vocabulary as one over the target's, [..., vocab_size]."""
+        width = probs.shape[-1]
+        if self.to_target is None:
+            return probs if width == self.vocab_size else torch.nn.functional.pad(probs, (0, self.vocab_size - width))
+        wide = probs.new_zeros(*probs.shape[:-1], self.vocab_size)
+        wide[..., self.to_target] = probs
+        return wide
+
+
+def grow(
+    growth: Growth,
+    context: ProposerContext,
+    branchings: Sequence[Branching],
+    logits: Tensor,
+    vocabulary: Vocabulary,
+    *,
+    advance: Advance,
+) -> list[Draft]:
+    """Drafts of at most each one's length. logits: [num_requests, draft_vocab_size], behind the committed tokens."""
+    if growth.is_tree:
+        return _Trees(growth, context, vocabulary, branchings).grow(logits, advance)
+    return _Chains(growth, context, vocabulary, branchings).grow(logits, advance)
+
+
+class _Chains:
+    """One token a depth for every request that goes on."""
+
+    def __init__(
+        self,
+        growth: Growth,
+        context: ProposerContext,
+        vocabulary: Vocabulary,
+        branchings: Sequence[Branching],
+    ) -> None:
+        self.context = context
+        self.vocabulary = vocabulary
+        self.branchings = branchings
+        self.drawn: list[list[int]] = [[] for _ in branchings]
+        self.laws: list[list[Tensor]] = [[] for _ in branchings]
+        self.is_sampled = [not growth.greedy and not b.request.params.is_greedy for b in branchings]
+
+    def grow(self, logits: Tensor, advance: Advance) -> list[Draft]:
+        active = list(range(len(self.branchings)))
+        depth = 0
+        while active:
+            active, tokens = self._extend(active, logits, depth)
+            depth += 1
+            still = [(i, token) for i, token in zip(active, tokens, strict=True) if self.branchings[i].length > depth]
+            active = [i for i, _ in still]
+            for i, token in still:
+                self.branchings[i].add(token, depth - 2)
+                self.branchings[i].num_new = 1
+            if active:
+                logits = advance([self.branchings[i] for i in active])
+        return [self._draft(i) for i in range(len(self.branchings))]
+
+    def _extend(self, active: Sequence[int], logits: Tensor, depth: int) -> tuple[list[int], list[int]]:
+        """Draw the next token of each; who went on, and their tokens."""
+        best = logits.argmax(dim=-1).tolist()
+        kept: list[int] = []
+        tokens: list[int] = []
+        for row, i in enumerate(active):
+            request = self.branchings[i].request
+            scale = request.params.temperature if self.is_sampled[i] else 1.0
+            law = (logits[row] / max(scale, torch.finfo(logits.dtype).tiny)).softmax(dim=-1)
+            if not self.context.continues(request, depth, law):
+                continue
+            token = self._draw(i, law, depth) if self.is_sampled[i] else self.vocabulary.target_id(best[row])
+            self.drawn[i].append(token)
+            kept.append(i)
+            tokens.append(token)
+        return kept, tokens
+
+    def _draw(self, i: int, law: Tensor, depth: int) -> int:
+        request = self.branchings[i].request
+        wide = self.vocabulary.widen(law)
+        position = len(request.token_ids) - request.num_prompt_tokens + depth
+        self.laws[i].append(wide)
+        return self.context.randomness.categorical(wide, DrawKey(request.seed, position, Purpose.DRAFT, depth))
+
+    def _draft(self, i: int) -> Draft:
+        return Draft(self.drawn[i], torch.stack(self.laws[i]) if self.laws[i] else None)
+
+
+@dataclass(slots=True)
+class _Candidate:
+    """A possible node: what it says, behind which expanded node, how likely the whole path is."""
+
+    token_id: int
+    parent: int
+    depth: int
+    score: float
+    expanded: int = -1
+    """Its number among the expanded nodes, -1 while it is none"""
+
+
+class _Trees:
+    """EAGLE-2: the likeliest nodes of each level are continued, the likeliest of all are kept."""
+
+    def __init__(
+        self,
+        growth: Growth,
+        context: ProposerContext,
+        vocabulary: Vocabulary,
+        branchings: Sequence[Branching],
+    ) -> None:
+        self.growth = growth
+        self.context = context
+        self.vocabulary = vocabulary
+        self.branchings = branchings
+        self.candidates: list[list[_Candidate]] = [[] for _ in branchings]
+
+    def grow(self, logits: Tensor, advance: Advance) -> list[Draft]:
+        active = list(range(len(self.branchings)))
+        level: dict[int, list[_Candidate]] = {i: [_Candidate(-1, -1, -1, 0.0)] for i in active}
+        for depth in range(self.growth.tree_depth):
+            active = self._children(active, level, logits, depth)
+            active = [i for i in active if self.branchings[i].length > depth + 1]
+            if depth + 1 == self.growth.tree_depth or not active:
+                break
+            for i in active:
+                level[i] = self._expand(i, level[i])
+            logits = advance([self.branchings[i] for i in active])
+        return [self._draft(i) for i in range(len(self.branchings))]
+
+    def _children(
+        self, active: Sequence[int], level: dict[int, list[_Candidate]], logits: Tensor, depth: int
+    ) -> list[int]:
+        """The children of the level's nodes; who got any. `level` becomes the children."""
+        width = min(self.growth.tree_width, logits.shape[-1])
+        scores = logits.log_softmax(dim=-1)
+        top = scores.topk(width, dim=-1)
+        values, ids = top.values.tolist(), top.indices.tolist()
+        row, kept = 0, []
+        for i in active:
+            nodes = level[i]
+            rows = range(row, row + len(nodes))
+            row += len(nodes)
+            likeliest = max(range(len(nodes)), key=lambda n: nodes[n].score)
+            if not self.context.continues(self.branchings[i].request, depth, scores[rows[likeliest]].exp()):
+                continue
+            level[i] = [
+                _Candidate(self.vocabulary.target_id(token), node.expanded, depth, node.score + value)
+                for node, r in zip(nodes, rows, strict=True)
+                for token, value in zip(ids[r], values[r], strict=True)
+            ]
+            self.candidates[i] += level[i]
+            kept.append(i)
+        return kept
+
+    def _expand(self, i: int, children: Sequence[_Candidate]) -> list[_Candidate]:
+        """Choose the level's likeliest nodes and have them read."""
+        branching = self.branchings[i]
+        chosen = sorted(children, key=lambda c: -c.score)[: self.growth.tree_width]
+        for candidate in chosen:
+            candidate.expanded = len(branching.token_ids)
+            branching.add(candidate.token_id, candidate.parent)
+        branching.num_new = len(chosen)
+        return chosen
+
+    def _draft(self, i: int) -> Draft:
+        """The likeliest candidates of all levels; a child is never likelier than its parent, so these form a tree."""
+        found = self.candidates[i]
+        order = sorted(range(len(found)), key=lambda n: (-found[n].score, found[n].depth, n))
+        kept = sorted(order[: self.branchings[i].length], key=lambda n: (found[n].depth, -found[n].score, n))
+        place = {found[n].expanded: node for node, n in enumerate(kept) if found[n].expanded >= 0}
+        parents = [-1 if found[n].parent < 0 else place[found[n].parent] for n in kept]
+        return Draft([found[n].token_id for n in kept], parents=parents)
