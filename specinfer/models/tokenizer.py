@@ -44,5 +44,9 @@ class TransformersTokenizer:
             raise RequestError(f"the chat template refused these messages: {type(error).__name__}: {error}") from error
         return self.encode_plain(text)
 
+    def token_strings(self) -> list[str]:
+        strings: list[str] = self.hf_tokenizer.convert_ids_to_tokens(list(range(len(self))))
+        return strings
+
     def __len__(self) -> int:
         return len(self.hf_tokenizer)

@@ -103,6 +103,10 @@ class Tokenizer(Protocol):
         """Token ids of a conversation in the model's chat template; RequestError when it has none."""
         ...
 
+    def token_strings(self) -> list[str]:
+        """The string of each id, as the vocabulary holds it: equal strings mean the same token in two vocabularies."""
+        ...
+
     def __len__(self) -> int:
         """Count of token ids with a meaning; the model's logits may be wider (padding rows)."""
         ...

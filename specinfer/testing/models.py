@@ -110,6 +110,10 @@ class ByteTokenizer:
         lines = [f"{message['role']}: {message['content']}\n" for message in messages]
         return self.encode_plain("".join(lines) + ("assistant: " if add_generation_prompt else ""))
 
+    def token_strings(self) -> list[str]:
+        """A name for each byte and each special id."""
+        return [f"<{token_id}>" for token_id in range(self.vocab_size)]
+
     def __len__(self) -> int:
         return self.vocab_size
 

@@ -1,0 +1,94 @@
+"""One factory for every installed proposer, chain and tree, on tiny targets; a proposer without one fails the tests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import torch
+
+from proposers.draft_model import DraftModelProposer
+from proposers.eagle import EagleProposer
+from proposers.growth import Growth
+from proposers.medusa import MedusaProposer
+from proposers.ngram import NgramProposer
+from proposers.none import NoProposer
+from proposers.self_draft import SelfDraftProposer
+from specinfer.models.eagle import EagleKind
+from specinfer.models.eagle_export import write_head
+from specinfer.models.medusa import MedusaHeads, MedusaShape, write_medusa
+from specinfer.protocols import LoadedModel
+from specinfer.testing.llama import tiny_eagle_head, tiny_llama
+
+DRAFT_MODEL = "a small llama"
+TREE = Growth(tree_width=2, tree_depth=3)
+
+
+@cache
+def target(vocab_size: int) -> LoadedModel:
+    return tiny_llama(vocab_size)
+
+
+def load_draft_model(vocab_size: int) -> LoadedModel:
+    """What `context.load_model` gives in these tests: another llama with the same vocabulary."""
+    return tiny_llama(vocab_size, num_layers=2, seed=5)
+
+
+@cache
+def eagle_folder(kind: EagleKind, vocab_size: int) -> str:
+    folder = mkdtemp(prefix=f"{kind.value}-")
+    write_head(tiny_eagle_head(kind, vocab_size), Path(folder), dtype=torch.float64)
+    return folder
+
+
+@cache
+def medusa_folder(vocab_size: int) -> str:
+    folder = mkdtemp(prefix="medusa-")
+    heads = MedusaHeads(MedusaShape(hidden_size=16, vocab_size=vocab_size, num_heads=3)).double()
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for parameter in heads.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.5)
+    write_medusa(heads, Path(folder), dtype=torch.float64)
+    return folder
+
+
+Make = Callable[[int, int], Any]
+"""(vocabulary size, draft length) -> a proposer"""
+
+ZOO: dict[str, dict[str, Make]] = {
+    "none": {"chain": lambda v, k: NoProposer()},
+    "ngram": {"chain": lambda v, k: NgramProposer(num_draft_tokens=k)},
+    "self_draft": {
+        "chain": lambda v, k: SelfDraftProposer(num_layers=2, num_draft_tokens=k),
+        "tree": lambda v, k: SelfDraftProposer(num_layers=2, num_draft_tokens=k, growth=TREE),
+        "greedy chain": lambda v, k: SelfDraftProposer(num_layers=3, num_draft_tokens=k, growth=Growth(greedy=True)),
+    },
+    "draft_model": {
+        "chain": lambda v, k: DraftModelProposer(model=DRAFT_MODEL, num_draft_tokens=k),
+        "tree": lambda v, k: DraftModelProposer(model=DRAFT_MODEL, num_draft_tokens=k, growth=TREE),
+        "intersection": lambda v, k: DraftModelProposer(model=DRAFT_MODEL, num_draft_tokens=k, share_vocabulary=False),
+    },
+    "eagle": {
+        "chain": lambda v, k: EagleProposer(head=eagle_folder(EagleKind.EAGLE3, v), num_draft_tokens=k),
+        "tree": lambda v, k: EagleProposer(head=eagle_folder(EagleKind.EAGLE3, v), num_draft_tokens=k, growth=TREE),
+        "first chain": lambda v, k: EagleProposer(head=eagle_folder(EagleKind.EAGLE1, v), num_draft_tokens=k),
+        "first tree": lambda v, k: EagleProposer(
+            head=eagle_folder(EagleKind.EAGLE1, v), num_draft_tokens=k, growth=TREE
+        ),
+    },
+    "medusa": {
+        "chain": lambda v, k: MedusaProposer(heads=medusa_folder(v), num_draft_tokens=k),
+        "tree": lambda v, k: MedusaProposer(heads=medusa_folder(v), num_draft_tokens=k, tree_width=2),
+    },
+}
+
+VARIANTS = [(name, kind) for name, kinds in ZOO.items() for kind in kinds]
+"""Every (proposer, kind of draft)"""
+
+
+def make(name: str, kind: str, *, vocab_size: int, num_draft_tokens: int) -> Any:
+    return ZOO[name][kind](vocab_size, num_draft_tokens)
