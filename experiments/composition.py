@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from experiments.settings import RunSettings
-from experiments.workloads import HubDataset, JsonlFile, OwnPrompts
+from experiments.workloads import EditPrompts, HubDataset, JsonlFile, OwnPrompts
 from specinfer import registry
 from specinfer.config import EngineConfig
 from specinfer.errors import ConfigError, PluginError
@@ -33,7 +33,7 @@ PLUGIN_GROUPS: Mapping[str, str] = {
 }
 """Config group -> kind in the registry."""
 
-WORKLOADS: Mapping[str, type] = {"own": OwnPrompts, "jsonl": JsonlFile, "hub": HubDataset}
+WORKLOADS: Mapping[str, type] = {"own": OwnPrompts, "edits": EditPrompts, "jsonl": JsonlFile, "hub": HubDataset}
 
 _CHOICE = re.compile(r"^\+?(?P<group>\w+)=(?P<names>.*)$", re.DOTALL)
 

@@ -12,21 +12,19 @@ method; a mistake in the configuration is one line on stderr and status 2, befor
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.comparison import Answer, Comparison, batches_of
-from experiments.complaint import one_line
-from experiments.composition import HYDRA_VERSION_BASE, Method, make, make_methods, register_configs
+from experiments.composition import Method, make, make_methods, register_configs
 from experiments.environment import describe_environment
 from experiments.equality import Difference, check_equality
+from experiments.hydra_app import run_app
 from experiments.progress import shown
 from experiments.record import SUMMARY, RunRecord, flat_figures, shown_table, write_run_folder
 from experiments.settings import RunSettings
@@ -45,53 +43,12 @@ if TYPE_CHECKING:
 
     from specinfer.llm import LLM
 
-FULL_ERROR = "HYDRA_FULL_ERROR"
-STATUS_MISTAKE = 2
-STATUS_INTERRUPTED = 130
-
 Loader = Callable[[EngineConfig], LoadedModel]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the Hydra application on a command line; the exit status."""
-    import hydra
-
-    if arguments is not None:
-        sys.argv[1:] = arguments
-    wants_traceback = os.environ.get(FULL_ERROR) == "1"
-    # Hydra prints errors itself unless told to raise them; the one line is ours.
-    os.environ[FULL_ERROR] = "1"
-
-    def job(config: Any) -> None:
-        with _mistakes_as_lines(wants_traceback):
-            _job(config)
-
-    try:
-        with _mistakes_as_lines(wants_traceback):
-            register_configs(sys.argv[1:])
-            hydra.main(version_base=HYDRA_VERSION_BASE, config_path="pkg://conf", config_name="config")(job)()
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return STATUS_INTERRUPTED
-    except SystemExit as exit_:
-        return exit_.code if isinstance(exit_.code, int) else 0
-    finally:
-        if not wants_traceback:
-            del os.environ[FULL_ERROR]
-    return 0
-
-
-@contextmanager
-def _mistakes_as_lines(wants_traceback: bool) -> Iterator[None]:
-    """Turn a mistake of the user's into one line and SystemExit, which Hydra lets through without a word."""
-    try:
-        yield
-    except Exception as error:
-        complaint = None if wants_traceback else one_line(error)
-        if complaint is None:
-            raise
-        print(f"error: {complaint}", file=sys.stderr)
-        raise SystemExit(STATUS_MISTAKE) from None
+    return run_app(_job, "config", register_configs, arguments)
 
 
 def _job(config: Any) -> None:

@@ -1,8 +1,8 @@
 """What are the models asked?
 
-Conversations from our own prompts, from a JSON Lines file in Spec-Bench's format, or from a dataset on the hub. Always
-true: the same configuration gives the same conversations in the same order, and an item that does not fit the format
-is an error with its place, never skipped.
+Conversations from our own prompts and edits, from a JSON Lines file in Spec-Bench's format, or from a dataset on the
+hub. Always true: the same configuration gives the same conversations in the same order, and an item that does not fit
+the format is an error with its place, never skipped.
 """
 
 from __future__ import annotations
@@ -78,8 +78,15 @@ class OwnPrompts(Selection):
     """The project's own prompts: 8 tasks of 8."""
 
     def load(self) -> list[Conversation]:
-        text = files("experiments").joinpath("prompts", "own.jsonl").read_text(encoding="utf-8")
-        return self.select(parse_lines(text.splitlines(), "the own prompts"), "the own prompts")
+        return self.select(_prompts_of("own.jsonl", "the own prompts"), "the own prompts")
+
+
+@dataclass(kw_only=True)
+class EditPrompts(Selection):
+    """20 edits of one file in sequence, as an agent asks for them: each prompt holds the file as it stands then."""
+
+    def load(self) -> list[Conversation]:
+        return self.select(_prompts_of("edits.jsonl", "the edit prompts"), "the edit prompts")
 
 
 @dataclass(kw_only=True)
@@ -145,6 +152,11 @@ class HubDataset(Selection):
                 },
                 f"{self.dataset} row {index}",
             )
+
+
+def _prompts_of(name: str, source: str) -> list[Conversation]:
+    """A file that comes with the project."""
+    return parse_lines(files("experiments").joinpath("prompts", name).read_text(encoding="utf-8").splitlines(), source)
 
 
 def parse_lines(lines: Iterable[str], source: str) -> list[Conversation]:

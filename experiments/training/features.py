@@ -48,6 +48,10 @@ class Features:
     def num_conversations(self) -> int:
         return len(self.response_starts)
 
+    @property
+    def num_response_tokens(self) -> int:
+        return int((self.starts[1:] - self.response_starts).sum())
+
 
 def write_features(
     model: HiddenStateModel, responses: Sequence[Response], points: Sequence[int], folder: Path

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from specinfer.errors import ConfigError
 
 CHECKPOINT = "checkpoint.pt"
+BEST = "best.pt"
 
 
 @dataclass(kw_only=True)
@@ -161,6 +162,6 @@ class Training:
         if self.best is None or value > self.best:
             self.best, self.num_worse = value, 0
             folder.mkdir(parents=True, exist_ok=True)
-            torch.save(self.average.state_dict(), folder / "best.pt")
+            torch.save(self.average.state_dict(), folder / BEST)
         else:
             self.num_worse += 1

@@ -52,12 +52,11 @@ class Response:
 class ResponseSettings:
     """How responses are collected.
 
-    workload: None lets the target write its prompts. temperatures: taken in turn by the conversations. chunk_size:
-    conversations that are generated together, and lost together when interrupted.
+    temperatures: taken in turn by the conversations. chunk_size: conversations that are generated together, and lost
+    together when interrupted.
     """
 
     num_conversations: int = 1500
-    workload: Workload | None = None
     temperatures: Sequence[float] = (0.0, 0.7)
     max_prompt_tokens: int = 320
     max_response_tokens: int = 224
@@ -80,12 +79,17 @@ def read_responses(path: Path) -> list[Response]:
     return [Response(**json.loads(line)) for line in lines if line.endswith("\n")]
 
 
-def collect_responses(llm: LLM, settings: ResponseSettings, path: Path) -> Iterator[int]:
-    """Append conversations to `path` until there are enough; yields how many there are after each chunk."""
+def collect_responses(
+    llm: LLM, settings: ResponseSettings, path: Path, workload: Workload | None = None
+) -> Iterator[int]:
+    """Append conversations to `path` until there are enough; yields how many there are after each chunk.
+
+    workload: whose first turns are answered; None lets the target write its prompts.
+    """
     known = read_responses(path)
     num_known, index = len(known), 1 + max((response.index for response in known), default=-1)
     path.parent.mkdir(parents=True, exist_ok=True)
-    given = None if settings.workload is None else _workload_prompts(llm, settings)
+    given = None if workload is None else _workload_prompts(llm, settings, workload)
     with path.open("a", encoding="utf-8") as file:
         while num_known < settings.num_conversations:
             numbers = range(index, index + settings.chunk_size)
@@ -100,9 +104,8 @@ def collect_responses(llm: LLM, settings: ResponseSettings, path: Path) -> Itera
             yield num_known
 
 
-def _workload_prompts(llm: LLM, settings: ResponseSettings) -> list[list[int]]:
-    assert settings.workload is not None
-    prompts = [llm.render_chat([{"role": "user", "content": c.turns[0]}]) for c in settings.workload.load()]
+def _workload_prompts(llm: LLM, settings: ResponseSettings, workload: Workload) -> list[list[int]]:
+    prompts = [llm.render_chat([{"role": "user", "content": c.turns[0]}]) for c in workload.load()]
     return [prompt for prompt in prompts if len(prompt) <= settings.max_prompt_tokens]
 
 

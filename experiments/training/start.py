@@ -23,14 +23,39 @@ def draft_vocabulary(responses: Sequence[Response], size: int, vocab_size: int) 
     return sorted(int(i) for i in chosen)
 
 
+def eagle1_from_target(weights: Mapping[str, Tensor], shape: EagleShape) -> EagleHead:
+    """A head whose `fc` passes the state on and whose layer is the target's last one, its input norm folded in.
+
+    weights: the target's, in Llama's names.
+    """
+    head = EagleHead(shape)
+    last = f"model.layers.{_num_layers(weights) - 1}."
+    size = shape.hidden_size
+    with torch.no_grad():
+        head.fc.weight.normal_(std=0.02)
+        head.fc.weight[:, -size:] = torch.eye(size)
+        head.fc.bias.zero_()
+        scale = weights[f"{last}input_layernorm.weight"] / weights["model.norm.weight"]
+        for name in ("q_proj", "k_proj", "v_proj"):
+            getattr(head.midlayer.self_attn, name).weight.copy_(weights[f"{last}self_attn.{name}.weight"] * scale)
+        head.midlayer.self_attn.o_proj.weight.copy_(weights[f"{last}self_attn.o_proj.weight"])
+        for name in ("gate_proj", "up_proj", "down_proj"):
+            getattr(head.midlayer.mlp, name).weight.copy_(weights[f"{last}mlp.{name}.weight"])
+        head.midlayer.post_attention_layernorm.weight.copy_(weights[f"{last}post_attention_layernorm.weight"])
+    return head
+
+
+def _num_layers(weights: Mapping[str, Tensor]) -> int:
+    return 1 + max(int(name.split(".")[2]) for name in weights if name.startswith("model.layers."))
+
+
 def eagle3_from_target(weights: Mapping[str, Tensor], shape: EagleShape, vocabulary: Sequence[int]) -> EagleHead:
     """A head whose `fc` passes the highest state on and whose layer is the target's last one.
 
     weights: the target's, in Llama's names. The embedding's half of the attention input starts as the first layer's.
     """
     head = EagleHead(shape)
-    num_layers = 1 + max(int(name.split(".")[2]) for name in weights if name.startswith("model.layers."))
-    last, first = f"model.layers.{num_layers - 1}.", "model.layers.0."
+    last, first = f"model.layers.{_num_layers(weights) - 1}.", "model.layers.0."
     with torch.no_grad():
         head.fc.weight.zero_()
         head.fc.weight[:, -shape.state_size :] = torch.eye(shape.hidden_size, shape.state_size)

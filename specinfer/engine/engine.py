@@ -14,9 +14,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, KeysView, Sequence
+from functools import partial
 
 from torch import Tensor
 
+from specinfer import registry
 from specinfer.config import EngineConfig
 from specinfer.engine.admission import Admission
 from specinfer.engine.batch import LogitsSpan, build_batch
@@ -79,6 +81,7 @@ class Engine:
             block_size=config.cache.block_size,
             kv_cache=kv_cache,
             load_model=load_model,
+            build=partial(registry.build, "proposers"),
         )
         self.drafter = Drafter(proposer, controller, context)
         needs = self.drafter.resources

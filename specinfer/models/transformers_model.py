@@ -111,6 +111,15 @@ class TransformersModel:
         logits: Tensor = self._model.get_output_embeddings()(hidden)
         return logits
 
+    @property
+    def hf_config(self) -> Any:
+        """The configuration of its text model."""
+        return self._model.config.get_text_config()
+
+    def weights(self) -> dict[str, Tensor]:
+        """Its parameters by transformers' names; those of packed linear layers are not among them."""
+        return dict(self._model.state_dict())
+
     def prefix(self, num_layers: int) -> TransformersModel:
         """The first layers of this model, its norm and head: a view that shares every weight."""
         if not 1 <= num_layers <= self.num_layers:

@@ -99,6 +99,12 @@ def _always(request: RequestView, depth: int, probs: Tensor) -> bool:
     return True
 
 
+def _no_builder(proposer: Any) -> Any:
+    if isinstance(proposer, str):
+        raise NotImplementedError(f"this context builds no proposers (asked for {proposer!r})")
+    return proposer
+
+
 def _no_loader(name: str) -> LoadedModel:
     raise NotImplementedError(f"this context loads no models (asked for {name!r})")
 
@@ -124,6 +130,8 @@ class ProposerContext:
     the token of that depth is drawn, so that stopping there is exact."""
     load_model: Callable[[str], LoadedModel] = _no_loader
     """A model by name, folder or hub id, as the engine loads its target"""
+    build: Callable[[Any], Any] = _no_builder
+    """A proposer from its short name or path, or the instance that it is given; for combinators"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,9 @@
-"""Our own prompts are 8 tasks of 8, each well-formed and asked once."""
+"""Our own prompts are 8 tasks of 8, each well-formed and asked once; the edits are 20 of one file, in sequence."""
 
+import ast
+import difflib
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -8,10 +11,12 @@ from typing import Any
 import pytest
 
 import experiments
-from experiments.workloads import OwnPrompts
+from experiments.workloads import EditPrompts, OwnPrompts
 
 FILE = Path(experiments.__file__).parent / "prompts" / "own.jsonl"
 TASKS = ("chat", "summarise", "translate", "code_edit", "extract_json", "math", "qa_text", "repeat")
+EDITS = FILE.with_name("edits.jsonl")
+KINDS = {"rename", "add_argument", "docstring", "reorder", "fix"}
 
 
 @pytest.fixture(scope="module")
@@ -54,3 +59,47 @@ def test_prompts_carry_the_text_that_their_task_works_on(items: list[dict[str, A
 def test_the_workload_gives_them_all_in_order(items: list[dict[str, Any]]) -> None:
     loaded = [(c.question_id, c.task, list(c.turns)) for c in OwnPrompts().load()]
     assert loaded == [(str(item["question_id"]), item["category"], item["turns"]) for item in items]
+
+
+# ------------------------------------------------------------------------------------------------------- edits
+
+
+@pytest.fixture(scope="module")
+def edits() -> list[dict[str, Any]]:
+    return [json.loads(line) for line in EDITS.read_text(encoding="ascii").splitlines()]
+
+
+def _file_in(item: dict[str, Any]) -> str:
+    """The file that an edit is about."""
+    head, file, instruction = re.split(r"```(?:python\n)?", item["turns"][0])
+    assert head == "This is the file shop.py.\n\n"
+    assert instruction.endswith(" Return the whole file.")
+    return file
+
+
+def test_the_edits_are_twenty_single_turns_of_five_kinds(edits: list[dict[str, Any]]) -> None:
+    assert [item["question_id"] for item in edits] == list(range(1, 21))
+    assert all(set(item) == {"question_id", "category", "turns"} and len(item["turns"]) == 1 for item in edits)
+    assert Counter(item["category"] for item in edits) == dict.fromkeys(KINDS, 4)
+
+
+def test_an_edit_fits_a_small_context(edits: list[dict[str, Any]]) -> None:
+    # Counted with the demo model's tokenizer: 322 to 466 tokens, more than three characters each.
+    assert all(1000 < len(item["turns"][0]) < 1800 for item in edits)
+
+
+def test_each_edit_starts_from_the_file_that_the_one_before_leaves(edits: list[dict[str, Any]]) -> None:
+    found = [_file_in(item) for item in edits]
+    for text in found:
+        ast.parse(text)
+        assert 40 <= len(text.splitlines()) <= 52
+    for item, before, after in zip(edits, found, found[1:], strict=False):
+        alike = difflib.SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False).ratio()
+        assert 0.8 < alike < 1, item["question_id"]
+        moved = sorted(before.split()) == sorted(after.split())
+        assert moved == (item["category"] == "reorder"), item["question_id"]
+
+
+def test_the_edits_are_a_workload(edits: list[dict[str, Any]]) -> None:
+    loaded = [(c.question_id, c.task, list(c.turns)) for c in EditPrompts().load()]
+    assert loaded == [(str(item["question_id"]), item["category"], item["turns"]) for item in edits]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from experiments.workloads import Conversation, HubDataset, JsonlFile, parse_lines
+from experiments.workloads import Conversation, EditPrompts, HubDataset, JsonlFile, OwnPrompts, parse_lines
 from specinfer.errors import ConfigError
 
 
@@ -71,6 +71,13 @@ def test_an_empty_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "q.jsonl").write_text("\n")
     with pytest.raises(ConfigError, match="holds no conversation"):
         JsonlFile(path=str(tmp_path / "q.jsonl")).load()
+
+
+@pytest.mark.parametrize(("workload", "category"), [(OwnPrompts, "code_edit"), (EditPrompts, "rename")])
+def test_the_files_that_come_along_can_be_selected_from(workload: Any, category: str) -> None:
+    assert [c.task for c in workload(categories=[category], limit=3).load()] == [category] * 3
+    with pytest.raises(ConfigError, match=r"workload\.categories: no poetry in the (own|edit) prompts; it has"):
+        workload(categories=["poetry"]).load()
 
 
 # --------------------------------------------------------------------------------------------------------- hub

@@ -35,8 +35,9 @@ LOSSY = [name for name, cls in VERIFIERS.items() if not cls().law.is_exact]
 LENGTH = 20
 # The first two share two blocks, the fourth is never drafted for, the last ends early.
 PROMPTS = [[1, 2, 3, 1, 2, 3, 1, 2, 3, 4], [1, 2, 3, 1, 2, 3, 1, 2, 5], [5] * 9, [4, 4, 1, 7, 2], [7]]
+PREDICTION = [3, 4, 4, 6, 1, 2, 3, 4, 5, 5, 0, 2]
 PARAMS = [
-    SamplingParams(temperature=0, max_tokens=LENGTH),
+    SamplingParams(temperature=0, max_tokens=LENGTH, prediction=PREDICTION),
     SamplingParams(temperature=0, max_tokens=LENGTH, repetition_penalty=1.3, min_tokens=6),
     SamplingParams(temperature=0, max_tokens=LENGTH, num_draft_tokens=2),
     SamplingParams(temperature=0, max_tokens=LENGTH, num_draft_tokens=0),
@@ -87,7 +88,7 @@ def check_greedy(name: str, kind: str, verifier: str, shape: str, plain: list[li
         assert drafted[0] > outputs[0].stats.num_accepted_tokens, "no draft was made, or none was turned down"
 
 
-NEEDS_MORE = {"none", "prompt_ahead"}
+NEEDS_MORE = {"none"}
 """Proposers that draft nothing for these requests"""
 
 GREEDY_CASES = [
@@ -117,7 +118,7 @@ def test_greedy_tokens_equal_plain_decoding_in_every_shape(
     check_greedy(name, kind, verifier, shape, plain)
 
 
-LAW_PARAMS = SamplingParams(max_tokens=4, seed=0, temperature=1.2, frequency_penalty=0.6)
+LAW_PARAMS = SamplingParams(prediction=[0, 1, 0, 1, 1, 0], max_tokens=4, seed=0, temperature=1.2, frequency_penalty=0.6)
 
 
 def law_of(make_proposer: Callable[[], Any], verifier: str, shape: str = "roomy") -> dict[tuple[int, ...], float]:

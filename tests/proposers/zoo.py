@@ -10,13 +10,19 @@ from typing import Any
 
 import torch
 
+from proposers.best_of import BestOfProposer
+from proposers.cascade import CascadeProposer
 from proposers.draft_model import DraftModelProposer
 from proposers.eagle import EagleProposer
+from proposers.fallback import FallbackProposer
 from proposers.growth import Growth
+from proposers.lookahead import LookaheadProposer
 from proposers.medusa import MedusaProposer
 from proposers.ngram import NgramProposer
 from proposers.none import NoProposer
+from proposers.prompt_ahead import PromptAheadProposer
 from proposers.self_draft import SelfDraftProposer
+from proposers.suffix import SuffixProposer
 from specinfer.models.eagle import EagleKind
 from specinfer.models.eagle_export import write_head
 from specinfer.models.medusa import MedusaHeads, MedusaShape, write_medusa
@@ -56,6 +62,10 @@ def medusa_folder(vocab_size: int) -> str:
     return folder
 
 
+def _eagle(vocab_size: int, growth: Growth | None = None) -> EagleProposer:
+    return EagleProposer(head=eagle_folder(EagleKind.EAGLE3, vocab_size), growth=growth or Growth())
+
+
 Make = Callable[[int, int], Any]
 """(vocabulary size, draft length) -> a proposer"""
 
@@ -78,6 +88,29 @@ ZOO: dict[str, dict[str, Make]] = {
         "first chain": lambda v, k: EagleProposer(head=eagle_folder(EagleKind.EAGLE1, v), num_draft_tokens=k),
         "first tree": lambda v, k: EagleProposer(
             head=eagle_folder(EagleKind.EAGLE1, v), num_draft_tokens=k, growth=TREE
+        ),
+    },
+    "suffix": {
+        "chain": lambda v, k: SuffixProposer(num_draft_tokens=k),
+        "tree": lambda v, k: SuffixProposer(num_draft_tokens=k, is_tree=True),
+    },
+    "lookahead": {
+        "tree": lambda v, k: LookaheadProposer(num_draft_tokens=k + 4, window=2, ngram_size=3),
+    },
+    "prompt_ahead": {
+        "chain": lambda v, k: PromptAheadProposer(num_draft_tokens=k),
+    },
+    "fallback": {
+        "ngram, eagle": lambda v, k: FallbackProposer(NgramProposer(min_lookup=2), _eagle(v), num_draft_tokens=k),
+    },
+    "best_of": {
+        "ngram, eagle tree, self draft": lambda v, k: BestOfProposer(
+            [NgramProposer(), _eagle(v, TREE), SelfDraftProposer(num_layers=2)], num_draft_tokens=k
+        ),
+    },
+    "cascade": {
+        "eagle, ngram": lambda v, k: CascadeProposer(
+            _eagle(v), NgramProposer(), max_first_tokens=2, num_draft_tokens=k
         ),
     },
     "medusa": {

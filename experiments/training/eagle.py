@@ -1,4 +1,4 @@
-"""What is an EAGLE-3 head taught, and how good is it?
+"""What is an EAGLE head taught, and how good is it?
 
 Training-time test (Li et al. 2025, section 3): the head is unrolled over several steps, each fed with its own previous
 output in place of the target's state, the tokens those of the text. Step i of the slot t has position t + i; it sees
@@ -8,12 +8,14 @@ here is what the engine's i-th draft token is computed from, so that accepted le
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
@@ -41,9 +43,18 @@ class TextBatch:
 
 
 def text_batch(
-    features: Features, is_covered: np.ndarray, numbers: Sequence[int], num_steps: int, device: torch.device
+    features: Features,
+    is_covered: NDArray[np.bool_],
+    numbers: Sequence[int],
+    num_steps: int,
+    device: torch.device,
+    *,
+    reads_final: bool = False,
 ) -> TextBatch:
-    """Gather conversations; `is_covered` [num_tokens] says where the target's choice is a draft token."""
+    """Gather conversations; `is_covered` [num_tokens] says where the target's choice is a draft token.
+
+    reads_final: the states are those behind the final norm (EAGLE-1).
+    """
     starts, ends = features.starts[list(numbers)], features.starts[[n + 1 for n in numbers]]
     lengths = ends - starts
     first_bases = np.maximum(features.response_starts[list(numbers)] - starts - 2, 0)
@@ -57,12 +68,12 @@ def text_batch(
         first_bases[:, None] + 1 + np.arange(num_bases + num_steps), lengths[:, None] - 1
     )
 
-    def tensor(values: np.ndarray) -> Tensor:
+    def tensor(values: NDArray[Any]) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(values)).to(device)
 
     return TextBatch(
         token_ids=tensor(features.token_ids[within]),
-        states=tensor(features.states[within].astype(np.float32)),
+        states=tensor((features.final if reads_final else features.states)[within].astype(np.float32)),
         labels=tensor(features.final[label_places].astype(np.float32)),
         bases=tensor(bases),
         num_left=tensor(num_left),
@@ -121,13 +132,16 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, visible: Tensor, own: Seq
 
 
 def soft_loss(
-    head: EagleHead, embedding: Tensor, target_head: Tensor, batch: TextBatch, *, num_steps: int, decay: float
+    outputs: Sequence[Tensor],
+    logits_of: Callable[[Tensor], Tensor],
+    target_head: Tensor,
+    batch: TextBatch,
+    decay: float,
 ) -> tuple[Tensor, list[float]]:
     """Mean cross-entropy to the target's law over the draft vocabulary, step i weighted decay**i; top-1 hits a step.
 
-    target_head: the target's head at the draft tokens, [draft_vocab_size, hidden_size].
+    outputs: of `unroll`. target_head: the target's head at the draft tokens, [draft_vocab_size, hidden_size].
     """
-    outputs = unroll(head, embedding, batch, num_steps)
     with torch.no_grad():
         label_logits = batch.labels @ target_head.T
     num_labels = batch.labels.shape[1]
@@ -138,25 +152,33 @@ def soft_loss(
     for step, output in enumerate(outputs):
         places = first_labels + columns + step
         counts = (batch.num_left > step) & batch.covered.flatten()[places]
-        logits = head.draft_logits(output[counts])
+        logits = logits_of(output[counts])
         mean, num_hits = soft_cross_entropy(logits, label_logits.flatten(0, 1), places[counts])
         total = total + decay**step * mean
         hits.append(float(num_hits) / max(len(logits), 1))
     return total, hits
 
 
+def feature_loss(output: Tensor, batch: TextBatch) -> Tensor:
+    """EAGLE-1's regression: SmoothL1 between the head's output and the state that the target's head will read."""
+    counts = batch.num_left > 0
+    return functional.smooth_l1_loss(output[counts], batch.labels[:, : output.shape[1]][counts].to(output.dtype))
+
+
 @torch.inference_mode()
-def accepted_lengths(head: EagleHead, embedding: Tensor, batch: TextBatch, num_steps: int) -> list[list[int]]:
+def accepted_lengths(
+    outputs: Sequence[Tensor], draft_ids: Callable[[Tensor], Tensor], batch: TextBatch
+) -> list[list[int]]:
     """How many greedy draft tokens the text confirms from each base on, a list a conversation.
 
-    For a greedy response these are the lengths that the engine accepts from there.
+    outputs: of `unroll`. draft_ids: the target ids that a head drafts from an output. For a greedy response these are
+    the lengths that the engine accepts from there.
     """
-    outputs = unroll(head, embedding, batch, num_steps)
     rows = torch.arange(len(batch.bases), device=batch.bases.device)[:, None]
     stands = batch.num_left > 0
     lengths = torch.zeros_like(batch.bases)
     for step, output in enumerate(outputs):
-        drafted = head.draft_to_target[head.draft_logits(output).argmax(-1)]
+        drafted = draft_ids(output)
         follows = batch.token_ids[rows, (batch.bases + 2 + step).clamp(max=batch.token_ids.shape[1] - 1)]
         stands = stands & (drafted == follows) & (batch.num_left > step)
         lengths += stands

@@ -1,0 +1,218 @@
+"""How is a drafter trained for a target?
+
+    python -m experiments.train recipe=eagle3 loop.num_steps=4000            the data first, then the head
+    python -m experiments.train recipe=medusa                                 on the same data
+    python -m experiments.train workload=jsonl workload.path=mine.jsonl       prompts of one's own
+
+Everything lies in one folder: the responses and features, and a folder a recipe with checkpoint, learning curve and
+export. Always true: run again, it goes on where it stopped; held-out conversations are never trained on; what is
+exported is the average of the weights with the best held-out acceptance.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from experiments.composition import make, register_configs
+from experiments.hydra_app import run_app
+from experiments.training.card import write_card, write_curve
+from experiments.training.data import TrainingData
+from experiments.training.eagle import walk_acceptance
+from experiments.training.features import INDEX, read_features, write_features
+from experiments.training.heads import DraftModelRecipe, MedusaRecipe
+from experiments.training.loop import BEST, LoopSettings, Training, batch_numbers
+from experiments.training.recipes import Eagle1Recipe, Eagle3Recipe, Recipe
+from experiments.training.responses import ResponseSettings, collect_responses, read_responses
+from specinfer import registry
+from specinfer.config import EngineConfig
+from specinfer.errors import ConfigError
+from specinfer.models.transformers_model import TransformersModel
+from specinfer.protocols import LoadedModel
+from specinfer.trackers.guard import GuardedTrackers
+
+RECIPES: Mapping[str, type] = {
+    "eagle3": Eagle3Recipe,
+    "eagle1": Eagle1Recipe,
+    "medusa": MedusaRecipe,
+    "draft_model": DraftModelRecipe,
+}
+CURVE = "curve.jsonl"
+
+
+@dataclass(kw_only=True)
+class TrainSettings:
+    """The node `train` of the configuration.
+
+    folder: where everything lies. name: the recipe's folder in it, None for the recipe's own name. batch_size:
+    conversations a step. num_held_out: conversations kept for evaluation. num_eval_tokens: the chain that evaluation
+    drafts. log_every: steps between lines.
+    """
+
+    folder: str = "runs/train"
+    name: str | None = None
+    batch_size: int = 4
+    num_held_out: int = 64
+    num_eval_tokens: int = 5
+    log_every: int = 20
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "num_held_out", "num_eval_tokens", "log_every"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"train.{name} must be at least 1, got {getattr(self, name)}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the Hydra application on a command line; the exit status."""
+    return run_app(train, "train", register, arguments)
+
+
+def register(arguments: Sequence[str] = ()) -> None:
+    """Store the schema and the recipes, beside what every experiment can choose."""
+    from hydra.core.config_store import ConfigStore
+
+    register_configs(arguments)
+    store = ConfigStore.instance()
+    for name, recipe in RECIPES.items():
+        store.store(group="recipe", name=name, node=registry.node_of(recipe))
+    for group, settings in {"train": TrainSettings, "loop": LoopSettings, "responses": ResponseSettings}.items():
+        store.store(group=group, name="default", node=registry.node_of(settings))
+
+
+def train(config: Any) -> None:
+    """Collect what is missing, train what is left of the steps, and export."""
+    settings, recipe, loop = make(config.train), make(config.recipe), make(config.loop)
+    engine_config: EngineConfig = make(config.model)
+    if engine_config.dtype != "float32":
+        raise ConfigError(f"model.dtype must be float32 to train against, got {engine_config.dtype}")
+    root = Path(settings.folder)
+    out = root / (settings.name or recipe.name)
+    tracker = GuardedTrackers([make(config.tracker)])
+    loaded = _load(engine_config)
+    workload = None if config.get("workload") is None else make(config.workload)
+    data = prepare(
+        loaded,
+        engine_config,
+        make(config.responses),
+        root=root,
+        recipe=recipe,
+        num_held_out=settings.num_held_out,
+        workload=workload,
+    )
+    training = Training(recipe.module(data), loop, dense=recipe.dense)
+    if training.resume(out):
+        print(f"going on at step {training.step}")
+    out.mkdir(parents=True, exist_ok=True)
+    tracker.start(out, {"recipe": recipe.name}, name=out.name, group="training", job_type="train")
+    for step, figures in _run(training, recipe, data, settings, out):
+        tracker.log(figures, step)
+    command = " ".join(["python -m experiments.train", *sys.argv[1:]])
+    export(training.module, recipe, data, out, settings=settings, command=command)
+    tracker.summary({"best_acceptance_length": training.best})
+    tracker.finish()
+
+
+def _load(config: EngineConfig) -> LoadedModel:
+    """The target with its weights as they are, since a head starts from them."""
+    import dataclasses
+
+    from specinfer.models.loading import load_model
+
+    return load_model(dataclasses.replace(config, pack_linear_weights=False))
+
+
+def prepare(
+    loaded: LoadedModel,
+    engine_config: EngineConfig,
+    responses: ResponseSettings,
+    *,
+    root: Path,
+    recipe: Recipe,
+    num_held_out: int,
+    workload: Any = None,
+) -> TrainingData:
+    """The data in `root`, collected and computed as far as it is not there yet."""
+    import dataclasses
+
+    from specinfer.llm import LLM
+
+    model = loaded.model
+    if not isinstance(model, TransformersModel):
+        raise ConfigError(f"{model.name} cannot be trained against: it is no transformers model")
+    path, folder = root / "responses.jsonl", root / "features"
+    known = read_responses(path)
+    if len(known) < responses.num_conversations and not (folder / INDEX).exists():
+        llm = LLM(dataclasses.replace(engine_config, record_events=False))  # packed weights: twice as fast
+        for count in collect_responses(llm, responses, path, workload):
+            print(f"{count} of {responses.num_conversations} conversations", flush=True)
+        known = read_responses(path)
+    if not (folder / INDEX).exists():
+        for count in write_features(model, known, recipe.points(model.num_layers), folder):
+            print(f"features of {count} of {len(known)} conversations", flush=True)
+    features = read_features(folder)
+    if len(features.response_starts) <= num_held_out:
+        raise ConfigError(
+            f"train.num_held_out={num_held_out} leaves none of {features.num_conversations} conversations to learn from"
+        )
+    return TrainingData(loaded, known[: features.num_conversations], features, root, num_held_out)
+
+
+def _run(
+    training: Training, recipe: Recipe, data: TrainingData, settings: TrainSettings, out: Path
+) -> Iterator[tuple[int, dict[str, float]]]:
+    """Train, printing and keeping the figures."""
+
+    def loss(step: int) -> tuple[torch.Tensor, dict[str, float]]:
+        numbers = batch_numbers(len(data.train), settings.batch_size, settings.seed, step)
+        return recipe.loss(training.module, data, [data.train[n] for n in numbers], step)
+
+    def judge(module: nn.Module) -> dict[str, float]:
+        return evaluate(module, recipe, data, settings.num_eval_tokens)
+
+    with (out / CURVE).open("a", encoding="utf-8") as file:
+        for step, figures in training.run(loss, judge, "acceptance_length", out):
+            file.write(json.dumps({"step": step, **figures}) + "\n")
+            if step % settings.log_every == 0 or "acceptance_length" in figures:
+                print(step, ", ".join(f"{name} {value:.3f}" for name, value in figures.items()), flush=True)
+                file.flush()
+            yield step, figures
+
+
+def evaluate(module: nn.Module, recipe: Recipe, data: TrainingData, num_tokens: int) -> dict[str, float]:
+    """What the engine would accept on the held-out greedy responses, with a chain of `num_tokens`."""
+    lengths: list[list[int]] = []
+    for start in range(0, len(data.held_out), 8):
+        lengths += recipe.accepted(module, data, data.held_out[start : start + 8], num_tokens)
+    found = walk_acceptance(lengths, num_tokens)
+    return {
+        "acceptance_length": found.length,
+        **{f"conditional_{i}": value for i, value in enumerate(found.conditional)},
+    }
+
+
+def export(
+    module: nn.Module, recipe: Recipe, data: TrainingData, out: Path, *, settings: TrainSettings, command: str
+) -> None:
+    """Write the best weights in the public layout, with a card and the learning curve."""
+    if not (out / BEST).exists():
+        raise ConfigError(f"{out} holds no evaluated weights yet: train at least one step")
+    module.load_state_dict(torch.load(out / BEST, weights_only=True))
+    recipe.export(module, data, out / "export")
+    rows = [json.loads(line) for line in (out / CURVE).read_text(encoding="utf-8").splitlines()]
+    tokens_a_step = settings.batch_size * float(data.features.num_response_tokens) / data.features.num_conversations
+    write_curve(rows, tokens_a_step, out / "export" / "learning_curve.png")
+    figures = evaluate(module, recipe, data, settings.num_eval_tokens)
+    write_card(out / "export" / "README.md", recipe, data, rows=rows, figures=figures, command=command)
+    print(f"exported to {out / 'export'}: held-out acceptance length {figures['acceptance_length']:.3f}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,81 @@
+"""What must be said of a trained drafter, so that its figures can be trusted and repeated?
+
+Always true: every number on a card comes from the run's own files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from experiments.training.data import TrainingData
+from experiments.training.recipes import Recipe
+from specinfer import registry
+
+_CARD = """# {name} for {target}
+
+A drafter in its public layout, trained on the target's own responses.
+
+- data: {num_train} conversations ({num_tokens} response tokens), half of them greedy, prompts written by the target; \
+{num_held_out} more held out
+- steps: {num_steps}
+- recipe: `{recipe}`
+- command: `{command}` (run it again with more steps to go on)
+- size: {size_mb:.1f} MB
+
+Held-out greedy responses, a chain of {num_eval} tokens: acceptance length over all decode steps {length:.3f}; \
+conditional acceptance by position {conditional}.
+
+![learning curve](learning_curve.png)
+"""
+
+
+def write_card(
+    path: Path,
+    recipe: Recipe,
+    data: TrainingData,
+    *,
+    rows: Sequence[Mapping[str, float]],
+    figures: Mapping[str, float],
+    command: str,
+) -> None:
+    """Write the card beside the weights."""
+    conditional = [value for name, value in figures.items() if name.startswith("conditional_")]
+    described: Any = registry.describe(recipe)
+    path.write_text(
+        _CARD.format(
+            name=recipe.name,
+            target=data.loaded.model.name,
+            num_train=len(data.train),
+            num_tokens=data.features.num_response_tokens,
+            num_held_out=data.num_held_out,
+            num_steps=max((int(row["step"]) for row in rows), default=0),
+            recipe=", ".join(f"{k}={v}" for k, v in described.items() if k != "_target_"),
+            command=command,
+            size_mb=sum(file.stat().st_size for file in path.parent.glob("*.safetensors")) / 1e6,
+            num_eval=len(conditional),
+            length=figures["acceptance_length"],
+            conditional=", ".join(f"{value:.3f}" for value in conditional),
+        ),
+        encoding="utf-8",
+    )
+
+
+def write_curve(rows: Sequence[Mapping[str, float]], tokens_a_step: float, path: Path) -> None:
+    """Draw acceptance length against training tokens."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    points = [
+        (row["step"] * tokens_a_step / 1e6, row["acceptance_length"]) for row in rows if "acceptance_length" in row
+    ]
+    figure, axes = pyplot.subplots(figsize=(6, 3.6), layout="constrained")
+    axes.plot(*zip(*points, strict=True), marker="o", markersize=3)
+    axes.set_xlabel("response tokens trained on (millions, repetitions counted)")
+    axes.set_ylabel("acceptance length, held-out")
+    axes.grid(alpha=0.3)
+    figure.savefig(path, dpi=150)
+    pyplot.close(figure)
