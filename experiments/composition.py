@@ -133,7 +133,13 @@ def _method(name: str, choices: Any, config: Any) -> Method:
         make(_choice_node(part, choices[part], f"compare.{name}.{part}") if part in choices else config[part])
         for part in parts
     ]
-    return Method(name, *made)
+    return Method(name + _lossy_mark(made[1]) if name != PLAIN else name, *made)
+
+
+def _lossy_mark(verifier: Any) -> str:
+    """What tables, figures and reports add to the name of a method whose output law is not the target's."""
+    law = verifier.law
+    return "" if law.is_exact else f" (lossy, {law.parameter}={getattr(verifier, str(law.parameter), None)})"
 
 
 def _choice_node(group: str, choice: Any, place: str) -> Any:

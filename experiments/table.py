@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING
 
 from experiments.composition import PLAIN
 from experiments.summary import MethodSummary, Scope, Value
-from specinfer.metrics.figures import ACCEPTANCE_LENGTH_ALL, ACCEPTANCE_LENGTH_DRAFTED, DRAFT_EFFICIENCY
+from specinfer.metrics.figures import (
+    ACCEPTANCE_LENGTH_ALL,
+    ACCEPTANCE_LENGTH_DRAFTED,
+    DRAFT_EFFICIENCY,
+    LAW_DISTANCE,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -64,6 +69,9 @@ def with_interval(value: Value | None) -> str:
 
 
 def _equality(method: MethodSummary) -> str:
+    distance = method.figures[LAW_DISTANCE.name]
+    if distance is not None and distance.value > 0:
+        return f"law distance {distance.value:.3f}"
     checked = method.num_equal + method.num_different
     if not checked:
         return "not greedy"

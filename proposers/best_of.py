@@ -65,7 +65,7 @@ class BestOfProposer(Combination):
     decay: float = 0.8
     explore_every: int = 16
 
-    _records: dict[str, Record] = field(default_factory=dict, init=False, repr=False)
+    _records: dict[str, Record] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Raise ConfigError for values that cannot work."""

@@ -80,7 +80,7 @@ class Combination:
 
     num_draft_tokens: int = field(default=4, kw_only=True)
 
-    _parts: Parts = field(default_factory=lambda: Parts([]), init=False, repr=False)
+    _parts: Parts = field(default_factory=lambda: Parts([]), init=False, repr=False, compare=False)
 
     @property
     def observe(self) -> Callable[[Observation], None]:

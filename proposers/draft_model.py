@@ -32,7 +32,7 @@ class DraftModelProposer:
     growth: Growth = field(default_factory=Growth)
     share_vocabulary: bool = True
 
-    _reader: ModelReader = field(init=False, repr=False)
+    _reader: ModelReader = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Raise ConfigError for a length that cannot work."""

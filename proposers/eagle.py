@@ -39,12 +39,12 @@ class EagleProposer:
     growth: Growth = field(default_factory=Growth)
     reading: EagleReading = field(default_factory=EagleReading)
 
-    _head: EagleHead = field(init=False, repr=False)
-    _context: ProposerContext = field(init=False, repr=False)
-    _target: HiddenStateModel = field(init=False, repr=False)
-    _claim: KVClaim = field(init=False, repr=False)
-    _vocabulary: Vocabulary = field(init=False, repr=False)
-    _tails: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False)
+    _head: EagleHead = field(init=False, repr=False, compare=False)
+    _context: ProposerContext = field(init=False, repr=False, compare=False)
+    _target: HiddenStateModel = field(init=False, repr=False, compare=False)
+    _claim: KVClaim = field(init=False, repr=False, compare=False)
+    _vocabulary: Vocabulary = field(init=False, repr=False, compare=False)
+    _tails: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
     """The head's output behind each request's last committed token"""
 
     def __post_init__(self) -> None:

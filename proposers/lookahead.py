@@ -110,7 +110,7 @@ class LookaheadProposer:
     ngram_size: int = 4
     max_candidates: int = 3
 
-    _states: dict[str, Lookahead] = field(default_factory=dict, init=False, repr=False)
+    _states: dict[str, Lookahead] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Raise ConfigError for sizes that cannot work."""

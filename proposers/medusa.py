@@ -42,10 +42,10 @@ class MedusaProposer:
     tree_width: int = 1
     greedy: bool = False
 
-    _heads: MedusaHeads = field(init=False, repr=False)
-    _target: HiddenStateModel = field(init=False, repr=False)
-    _context: ProposerContext = field(init=False, repr=False)
-    _states: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False)
+    _heads: MedusaHeads = field(init=False, repr=False, compare=False)
+    _target: HiddenStateModel = field(init=False, repr=False, compare=False)
+    _context: ProposerContext = field(init=False, repr=False, compare=False)
+    _states: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
     """The target's state at each request's last computed token"""
 
     def __post_init__(self) -> None:

@@ -39,7 +39,9 @@ class NgramProposer:
     max_lookup: int = 3
     occurrence: Occurrence = Occurrence.MOST_RECENT
 
-    _find: Callable[[NDArray[np.int64], int, int, bool], int] | None = field(default=None, init=False, repr=False)
+    _find: Callable[[NDArray[np.int64], int, int, bool], int] | None = field(
+        default=None, init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         """Raise ConfigError for lengths that cannot work."""

@@ -87,8 +87,8 @@ class PromptAheadProposer:
     min_lookup: int = 1
     max_lookup: int = 4
 
-    _context: ProposerContext = field(init=False, repr=False)
-    _readings: dict[str, Reading] = field(default_factory=dict, init=False, repr=False)
+    _context: ProposerContext = field(init=False, repr=False, compare=False)
+    _readings: dict[str, Reading] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Raise ConfigError for lengths that cannot work."""

@@ -26,7 +26,7 @@ class SelfDraftProposer:
     num_draft_tokens: int = 2
     growth: Growth = field(default_factory=Growth)
 
-    _reader: ModelReader = field(init=False, repr=False)
+    _reader: ModelReader = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Raise ConfigError for numbers that cannot work."""

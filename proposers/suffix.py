@@ -37,10 +37,10 @@ class SuffixProposer:
     is_tree: bool = False
 
     # RequestTexts, FinishedOutputs and Reach of suffix_trie, which imports numba
-    _texts: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
-    _requests: dict[str, RequestView] = field(default_factory=dict, init=False, repr=False)
-    _outputs: Any = field(init=False, repr=False)
-    _reach: Any = field(init=False, repr=False)
+    _texts: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _requests: dict[str, RequestView] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _outputs: Any = field(init=False, repr=False, compare=False)
+    _reach: Any = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Raise ConfigError for values that cannot work."""

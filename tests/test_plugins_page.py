@@ -39,7 +39,9 @@ UNSEEN = [[2, 7, 1, 0], [6, 6, 5, 3, 0], [1, 0, 4], [7, 2, 2, 2, 5, 1]]
 
 def _commands(program: str) -> list[list[str]]:
     """The arguments of every line that runs `program`."""
-    return [shlex.split(found) for found in re.findall(rf"^    python -m {re.escape(program)} (.*)$", PAGE, re.MULTILINE)]
+    return [
+        shlex.split(found) for found in re.findall(rf"^    python -m {re.escape(program)} (.*)$", PAGE, re.MULTILINE)
+    ]
 
 
 @pytest.fixture
@@ -87,7 +89,7 @@ def test_every_block_is_a_file_and_the_drafters_are_as_short_as_the_page_says() 
 def test_the_conformance_commands_pass(capsys: pytest.CaptureFixture[str]) -> None:
     commands = _commands("specinfer.testing")
     assert commands == [["proposers", "mine:MyProposer"]]
-    for command in [*commands, ["controllers", "my_controller:QuietHours"]]:
+    for command in [*commands, ["controllers", "my_controller:QuietController"]]:
         assert main(command) == 0
         printed = capsys.readouterr().out
         assert "ok     greedy_tokens_equal_plain_decoding\n" in printed, "it drafted nothing, or was always right"

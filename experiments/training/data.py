@@ -44,7 +44,7 @@ class TrainingData:
     features: Features
     folder: Path
     num_held_out: int
-    _frequent: dict[int, FrequentTokens] = field(default_factory=dict, init=False, repr=False)
+    _frequent: dict[int, FrequentTokens] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def weights(self) -> dict[str, Tensor]:

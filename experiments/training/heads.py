@@ -33,7 +33,7 @@ class MedusaRecipe:
     decay: float = 0.8
     num_entropy_tokens: int = 8192
 
-    dense: Sequence[str] = field(default=(), init=False, repr=False)
+    dense: Sequence[str] = field(default=(), init=False, repr=False, compare=False)
 
     def points(self, num_layers: int) -> tuple[int, ...]:
         return 2, num_layers // 2, num_layers - 3
@@ -108,7 +108,7 @@ class DraftModelRecipe:
     layers: Sequence[int] = (0, 1, 28, 29)
     num_entropy_tokens: int = 8192
 
-    dense: Sequence[str] = field(default=("model.embed_tokens", "lm_head"), init=False, repr=False)
+    dense: Sequence[str] = field(default=("model.embed_tokens", "lm_head"), init=False, repr=False, compare=False)
 
     def points(self, num_layers: int) -> tuple[int, ...]:
         return 2, num_layers // 2, num_layers - 3

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -28,14 +27,17 @@ BEST = "best.pt"
 class LoopSettings:
     """How long and how fast.
 
-    num_steps: with the decay. num_decay_steps: of them, at the end; a run that is to go on later has 0. patience:
-    evaluations without a better one before it ends, None for never. average: decay of the weights' moving average.
+    learning_rate: of the matrices between hidden states (Muon). table_learning_rate: of tables, norms and biases
+    (AdamW). num_steps: with the decay. num_decay_steps: of them, at the end; a run that is to go on later has 0.
+    patience: evaluations without a better one before it ends, None for never. average: decay of the weights' moving
+    average.
     """
 
     num_steps: int = 2000
     num_warmup_steps: int = 50
     num_decay_steps: int = 0
-    learning_rate: float = 1.5e-3
+    learning_rate: float = 3e-3
+    table_learning_rate: float = 5e-4
     weight_decay: float = 0.01
     clip: float = 0.5
     average: float = 0.995
@@ -80,19 +82,24 @@ class Training:
             if parameter.requires_grad:
                 is_map = parameter.ndim == 2 and not name.startswith(tuple(dense) or ("\0",))
                 (maps if is_map else others).append(parameter)
-        options: dict[str, Any] = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
         self.optimizers: list[torch.optim.Optimizer] = []
-        if maps:  # Jordan et al. 2024; scaled to AdamW's update size, so that one rate serves both
-            self.optimizers.append(torch.optim.Muon(maps, adjust_lr_fn="match_rms_adamw", **options))
+        self.rates: list[float] = []
+        decay = settings.weight_decay
+        if maps:  # Jordan et al. 2024, scaled to the size of AdamW's updates
+            muon = torch.optim.Muon(maps, lr=settings.learning_rate, weight_decay=decay, adjust_lr_fn="match_rms_adamw")
+            self.optimizers.append(muon)
+            self.rates.append(settings.learning_rate)
         if others:
-            self.optimizers.append(torch.optim.AdamW(others, betas=(0.9, 0.95), **options))
+            rate = settings.table_learning_rate
+            self.optimizers.append(torch.optim.AdamW(others, lr=rate, weight_decay=decay, betas=(0.9, 0.95)))
+            self.rates.append(rate)
 
     def update(self, loss: Tensor) -> None:
         """One optimiser step."""
         factor = self.settings.rate(self.step)
-        for optimizer in self.optimizers:
+        for optimizer, rate in zip(self.optimizers, self.rates, strict=True):
             for group in optimizer.param_groups:
-                group["lr"] = self.settings.learning_rate * factor
+                group["lr"] = rate * factor
             optimizer.zero_grad(set_to_none=True)
         torch.autograd.backward(loss)
         nn.utils.clip_grad_norm_(self.module.parameters(), self.settings.clip)

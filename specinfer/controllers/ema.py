@@ -42,7 +42,7 @@ class EmaController:
     initial_length: int = 4
     probe_interval: int = 16
 
-    _histories: dict[str, _History] = field(init=False, repr=False, default_factory=dict)
+    _histories: dict[str, _History] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raise ConfigError for the first field out of its range."""

@@ -60,18 +60,18 @@ class GoodputController:
     revisit_interval: int = 100
     profile: list[Any] | None = None
 
-    _costs: CostTable = field(init=False, repr=False, default_factory=CostTable)
-    _acceptance: Acceptance = field(init=False, repr=False)
-    _asked: dict[str, int] = field(init=False, repr=False, default_factory=dict)
-    _chosen: _Round | None = field(init=False, repr=False, default=None)
-    _verifying: _Round | None = field(init=False, repr=False, default=None)
-    _seen: set[str] = field(init=False, repr=False, default_factory=set)
-    _trial: _Round | None = field(init=False, repr=False, default=None)
-    _trial_steps: int = field(init=False, repr=False, default=0)
-    _account: float = field(init=False, repr=False, default=FIRST_TRIALS)  # in plain steps
-    _num_accepted: int = field(init=False, repr=False, default=0)
-    _num_steps: int = field(init=False, repr=False, default=0)
-    _last_steps: dict[int, int] = field(init=False, repr=False, default_factory=dict)
+    _costs: CostTable = field(init=False, repr=False, compare=False, default_factory=CostTable)
+    _acceptance: Acceptance = field(init=False, repr=False, compare=False)
+    _asked: dict[str, int] = field(init=False, repr=False, compare=False, default_factory=dict)
+    _chosen: _Round | None = field(init=False, repr=False, compare=False, default=None)
+    _verifying: _Round | None = field(init=False, repr=False, compare=False, default=None)
+    _seen: set[str] = field(init=False, repr=False, compare=False, default_factory=set)
+    _trial: _Round | None = field(init=False, repr=False, compare=False, default=None)
+    _trial_steps: int = field(init=False, repr=False, compare=False, default=0)
+    _account: float = field(init=False, repr=False, compare=False, default=FIRST_TRIALS)  # in plain steps
+    _num_accepted: int = field(init=False, repr=False, compare=False, default=0)
+    _num_steps: int = field(init=False, repr=False, compare=False, default=0)
+    _last_steps: dict[int, int] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raise ConfigError for the first field out of its range."""

@@ -78,6 +78,13 @@ ALPHA = Figure(
     "overlap",
     "tested",
 )
+LAW_DISTANCE = Figure(
+    "law_distance",
+    "mean over the tokens of decode steps of the total variation distance between the target's law and the law that a "
+    "lossy verifier emitted the token by, given the draft; 0 for exact verifiers",
+    "distance",
+    "emitted_decode",
+)
 VLLM_ACCEPTANCE_LENGTH = Figure(
     "vllm_mean_acceptance_length",
     "vLLM: 1 + accepted draft tokens / steps with a draft, counted before the stop cut",
@@ -111,6 +118,7 @@ FIGURES: Sequence[Figure] = (
     DRAFT_EFFICIENCY,
     BLOCK_EFFICIENCY,
     ALPHA,
+    LAW_DISTANCE,
     VLLM_ACCEPTANCE_LENGTH,
     VLLM_DRAFT_ACCEPTANCE_RATE,
     SGLANG_ACCEPT_LENGTH,

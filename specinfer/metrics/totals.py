@@ -59,6 +59,7 @@ COUNTS = (
     "emitted_decode",
     "tested",
     "overlap",
+    "distance",
 )
 
 

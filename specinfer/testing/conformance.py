@@ -4,6 +4,7 @@ Every check is a function of a factory, so a plugin is tested as it will be buil
 
     python -m specinfer.testing proposers mypackage.mine:MyProposer          # from a shell
     specinfer.testing.check("proposers", lambda: MyProposer(num_draft_tokens=3))   # from a test
+    specinfer.testing.check("proposers", lambda v: MyHead(weights_for(v)), target=tiny_llama)   # one with hidden states
 
 Always true: a plugin that passes gives exactly the target's law on every engine shape tried here; a check that could
 show nothing (no draft was ever made) says so in its result.
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,14 +25,17 @@ from specinfer import registry
 from specinfer.config import CacheConfig, EngineConfig, SchedulerConfig
 from specinfer.errors import PluginError
 from specinfer.llm import LLM
-from specinfer.protocols import Randomness
+from specinfer.protocols import LoadedModel, Randomness
 from specinfer.testing.laws import assert_same_law, output_law
-from specinfer.testing.models import TinyModel, tiny_loaded_model
+from specinfer.testing.models import tiny_loaded_model
 from specinfer.testing.proposers import SampledProposer, ScriptedProposer
-from specinfer.testing.reference import echo_script, greedy_continuation
+from specinfer.testing.reference import echo_script
 from specinfer.types import RequestOutput, SamplingParams
 
-Factory = Callable[[], Any]
+Factory = Callable[..., Any]
+"""Makes the plugin; where a target is given, from its vocabulary's size"""
+Target = Callable[[int], LoadedModel]
+"""A model with so many tokens"""
 PROMPTS = ([1, 2, 3, 1, 2, 3], [5] * 9, [4, 4, 1, 7, 2], [7])
 SHAPES: Mapping[str, EngineConfig] = {
     "roomy": EngineConfig(cache=CacheConfig(block_size=4, num_blocks=200)),
@@ -56,21 +60,42 @@ class CheckResult:
         return self.error is None
 
 
-def _tiny_model(vocab_size: int, **fields: Any) -> tuple[Any, TinyModel]:
-    loaded = tiny_loaded_model(vocab_size=vocab_size, max_model_len=64, **fields)
-    assert isinstance(loaded.model, TinyModel)
-    return loaded, loaded.model
+def tiny_target(vocab_size: int) -> LoadedModel:
+    """A TinyModel: flat where every outcome is enumerated, with a short memory where drafts should come true."""
+    is_enumerated = vocab_size <= 2
+    return tiny_loaded_model(
+        vocab_size=vocab_size,
+        max_model_len=64,
+        order=None if is_enumerated else 2,
+        sharpness=1.0 if is_enumerated else 2.0,
+    )
 
 
-def _generate(shape: str, parts: Mapping[str, Any], params: Any) -> tuple[list[RequestOutput], TinyModel]:
-    loaded, model = _tiny_model(8, order=2)
-    llm = LLM(SHAPES[shape], loaded_model=loaded, **parts)
+@dataclass(frozen=True)
+class _Trial:
+    """Parts of an engine, made anew for each run, and the target that they run on."""
+
+    parts: Mapping[str, Factory] = field(default_factory=dict)
+    target: Target = tiny_target
+    is_own: bool = False
+    """The target was given: factories get the vocabulary's size"""
+
+    def llm(self, shape: str, vocab_size: int, randomness: Randomness | None = None) -> LLM:
+        parts = {role: make(vocab_size) if self.is_own else make() for role, make in self.parts.items()}
+        return LLM(SHAPES[shape], loaded_model=self.target(vocab_size), randomness=randomness, **parts)
+
+    def plain(self) -> _Trial:
+        return _Trial(target=self.target)
+
+
+def _generate(trial: _Trial, shape: str, params: Any) -> list[RequestOutput]:
+    llm = trial.llm(shape, 8)
     outputs = llm.generate(list(PROMPTS), params)
     llm.engine.check_integrity()
     for output in outputs:
         assert output.error is None, output.error
         assert output.draft_error is None, output.draft_error
-    return outputs, model
+    return outputs
 
 
 def _note(outputs: Sequence[RequestOutput]) -> str:
@@ -81,64 +106,62 @@ def _note(outputs: Sequence[RequestOutput]) -> str:
     return "" if 0 < accepted < drafted else f"{accepted} of {drafted} drafted tokens were accepted"
 
 
-def greedy_tokens_equal_plain_decoding(make: Callable[[], dict[str, Any]]) -> str:
+def greedy_tokens_equal_plain_decoding(trial: _Trial) -> str:
     """In every engine shape, preemption included."""
+    params = SamplingParams(temperature=0, max_tokens=24)
+    expected = [output.outputs[0].token_ids for output in _generate(trial.plain(), "roomy", params)]
     note = ""
     for shape in SHAPES:
-        outputs, model = _generate(shape, make(), SamplingParams(temperature=0, max_tokens=24))
-        for prompt, output in zip(PROMPTS, outputs, strict=True):
-            expected = greedy_continuation(model, prompt, 24)
-            assert output.outputs[0].token_ids == expected, f"{shape}: {output.outputs[0].token_ids} != {expected}"
+        outputs = _generate(trial, shape, params)
+        for wanted, output in zip(expected, outputs, strict=True):
+            assert output.outputs[0].token_ids == wanted, f"{shape}: {output.outputs[0].token_ids} != {wanted}"
         note = note or _note(outputs)
     return note
 
 
-def sampled_law_is_the_targets(make: Callable[[], dict[str, Any]]) -> str:
+def sampled_law_is_the_targets(trial: _Trial) -> str:
     """Every outcome of the real engine enumerated, with parameters that each draft row sees differently.
 
-    Four tokens: the first comes from the prompt, so that a draft of two is verified behind it.
+    Five tokens: the first comes from the prompt, so that a draft of three is verified behind it.
     """
-    params = SamplingParams(max_tokens=4, seed=0, temperature=1.2, frequency_penalty=0.6)
+    params = SamplingParams(max_tokens=5, seed=0, temperature=1.2, frequency_penalty=0.6)
     drafted = 0
 
-    def run(parts: dict[str, Any]) -> Callable[[Randomness], list[int]]:
+    def run(trial: _Trial) -> Callable[[Randomness], list[int]]:
         def one(randomness: Randomness) -> list[int]:
             nonlocal drafted
-            loaded, _ = _tiny_model(2, order=None, sharpness=1.0)
-            llm = LLM(SHAPES["roomy"], loaded_model=loaded, randomness=randomness, **parts)
-            output = llm.generate([0, 1, 0], params)[0]
+            output = trial.llm("roomy", 2, randomness).generate([0, 1, 0], params)[0]
             assert output.draft_error is None and output.error is None, output.draft_error or output.error
             drafted += output.stats.num_draft_tokens
             return output.outputs[0].token_ids
 
         return one
 
-    plain = output_law(run({}))
-    assert_same_law(output_law(run(make())), plain)
+    plain = output_law(run(trial.plain()))
+    drafted = 0
+    assert_same_law(output_law(run(trial)), plain)
     return "" if drafted else "it drafted nothing here"
 
 
-def a_seeded_request_does_not_depend_on_its_company(make: Callable[[], dict[str, Any]]) -> str:
+def a_seeded_request_does_not_depend_on_its_company(trial: _Trial) -> str:
     """Alone or in a batch, and run twice: the same tokens."""
     params = SamplingParams(temperature=1.0, seed=11, max_tokens=16)
-    together, _ = _generate("roomy", make(), params)
-    again, _ = _generate("roomy", make(), params)
+    together, again = _generate(trial, "roomy", params), _generate(trial, "roomy", params)
     assert [o.outputs[0].token_ids for o in together] == [o.outputs[0].token_ids for o in again], "two runs differ"
     for prompt, output in zip(PROMPTS, together, strict=True):
-        loaded, _ = _tiny_model(8, order=2)
-        alone = LLM(SHAPES["roomy"], loaded_model=loaded, **make()).generate(prompt, params)[0]
+        alone = trial.llm("roomy", 8).generate(prompt, params)[0]
         assert alone.outputs[0].token_ids == output.outputs[0].token_ids, f"{prompt}: alone and in a batch differ"
     return _note(together)
 
 
-def no_draft_is_made_where_none_is_asked(make: Callable[[], dict[str, Any]]) -> str:
+def no_draft_is_made_where_none_is_asked(trial: _Trial) -> str:
     """num_draft_tokens=0 by request takes the plain path."""
-    outputs, _ = _generate("roomy", make(), SamplingParams(temperature=0, max_tokens=12, num_draft_tokens=0))
+    outputs = _generate(trial, "roomy", SamplingParams(temperature=0, max_tokens=12, num_draft_tokens=0))
     assert not any(output.stats.num_draft_tokens for output in outputs)
     return ""
 
 
-def configuration_survives_a_round_trip(make: Factory) -> str:
+def configuration_survives_a_round_trip(make: Callable[[], Any]) -> str:
     """What `describe` records, the Hydra node accepts and builds again."""
     from omegaconf import OmegaConf
 
@@ -150,7 +173,7 @@ def configuration_survives_a_round_trip(make: Factory) -> str:
     return ""
 
 
-ENGINE_CHECKS: tuple[Callable[[Callable[[], dict[str, Any]]], str], ...] = (
+ENGINE_CHECKS: tuple[Callable[[_Trial], str], ...] = (
     greedy_tokens_equal_plain_decoding,
     sampled_law_is_the_targets,
     a_seeded_request_does_not_depend_on_its_company,
@@ -178,14 +201,10 @@ def _verifier_checks(make: Factory) -> dict[str, Callable[[], str]]:
         return {"a lossy verifier names its parameter": lambda: _names_parameter(verifier)}
     checks: dict[str, Callable[[], str]] = {}
     for name, drafts in {"sampled": _sampled_drafts, "one-hot": _one_hot_drafts}.items():
-        parts = partial(_parts, proposer=drafts, verifier=make)
-        checks[f"sampled_law_is_the_targets ({name} drafts)"] = partial(sampled_law_is_the_targets, parts)
-    parts = partial(_parts, proposer=_one_hot_drafts, verifier=make)
-    return checks | {"greedy_tokens_equal_plain_decoding": partial(greedy_tokens_equal_plain_decoding, parts)}
-
-
-def _parts(**factories: Factory) -> dict[str, Any]:
-    return {role: make() for role, make in factories.items()}
+        trial = _Trial({"proposer": drafts, "verifier": make})
+        checks[f"sampled_law_is_the_targets ({name} drafts)"] = partial(sampled_law_is_the_targets, trial)
+    trial = _Trial({"proposer": _one_hot_drafts, "verifier": make})
+    return checks | {"greedy_tokens_equal_plain_decoding": partial(greedy_tokens_equal_plain_decoding, trial)}
 
 
 def _names_parameter(verifier: Any) -> str:
@@ -212,28 +231,33 @@ def a_whole_run_is_recorded(make: Factory) -> str:
     return ""
 
 
-def checks_of(kind: str, make: Factory) -> dict[str, Callable[[], str]]:
-    """The checks for a kind of component, by name; each returns a note or raises."""
-    name, round_trip = "configuration_survives_a_round_trip", partial(configuration_survives_a_round_trip, make)
+def checks_of(kind: str, make: Factory, target: Target | None = None) -> dict[str, Callable[[], str]]:
+    """The checks for a kind of component, by name; each returns a note or raises.
+
+    target: for a proposer that needs more than a TinyModel, a model by vocabulary size (8 and 2 are asked for); `make`
+    then gets that size, so that weights fit.
+    """
+    sized = make if target is None else partial(make, 8)
+    name, round_trip = "configuration_survives_a_round_trip", partial(configuration_survives_a_round_trip, sized)
     checks: dict[str, Callable[[], str]] = {name: round_trip}
     if kind == "verifiers":
         return checks | _verifier_checks(make)
     if kind == "trackers":
         return checks | {"a_whole_run_is_recorded": partial(a_whole_run_is_recorded, make)}
     if kind == "proposers":
-        parts = partial(_parts, proposer=make)
+        trial = _Trial({"proposer": make}, target or tiny_target, target is not None)
     elif kind == "controllers":
-        parts = partial(_parts, proposer=_one_hot_drafts, controller=make)
+        trial = _Trial({"proposer": _one_hot_drafts, "controller": make})
     else:
         known = "proposers, verifiers, controllers and trackers"
         raise PluginError(f"no conformance suite for {kind!r}; there is one for {known}")
-    return checks | {check.__name__: partial(check, parts) for check in ENGINE_CHECKS}
+    return checks | {check.__name__: partial(check, trial) for check in ENGINE_CHECKS}
 
 
-def run_checks(kind: str, make: Factory) -> list[CheckResult]:
-    """Run every check, failures included in the results."""
+def run_checks(kind: str, make: Factory, target: Target | None = None) -> list[CheckResult]:
+    """Run every check, failures included in the results; see `checks_of`."""
     results = []
-    for name, run in checks_of(kind, make).items():
+    for name, run in checks_of(kind, make, target).items():
         try:
             results.append(CheckResult(name, note=run()))
         except Exception as error:  # a foreign plugin may raise anything
@@ -241,7 +265,7 @@ def run_checks(kind: str, make: Factory) -> list[CheckResult]:
     return results
 
 
-def check(kind: str, make: Factory) -> None:
-    """Fail with every broken check's name and reason."""
-    broken = [f"{result.name}: {result.error}" for result in run_checks(kind, make) if not result.passed]
+def check(kind: str, make: Factory, target: Target | None = None) -> None:
+    """Fail with every broken check's name and reason; see `checks_of`."""
+    broken = [f"{result.name}: {result.error}" for result in run_checks(kind, make, target) if not result.passed]
     assert not broken, "\n".join(broken)

@@ -21,11 +21,17 @@ from specinfer.types import SamplingParams
 from tests.experiments.conftest import Compose
 from tests.experiments.foreign import RepeatLast
 
+NEEDS_HEADS = {"proposers"}
+"""Experiments whose drafters are trained for a real target"""
 EXPERIMENTS = sorted(path.stem for path in (Path(conf.__file__).parent / "experiment").glob("*.yaml"))
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
-def test_every_experiment_composes_and_runs(experiment: str, run_tiny: Any) -> None:
+def test_every_experiment_composes_and_runs(experiment: str, run_tiny: Any, compose: Compose) -> None:
+    methods = make_methods(compose(f"experiment={experiment}"))
+    assert len(methods) >= 2
+    if experiment in NEEDS_HEADS:
+        return
     record, _, _ = run_tiny(f"experiment={experiment}", "sampling.max_tokens=6")
     assert record.overall["plain"].num_tokens > 0
     assert len(record.overall) >= 2

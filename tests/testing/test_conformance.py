@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from specinfer.protocols import ProposerContext, RequestView
 from specinfer.testing.__main__ import main
 from specinfer.testing.conformance import check, run_checks
 from specinfer.testing.laws import BiasedVerifier
+from tests.proposers import zoo
 
 INSTALLED = [
     pytest.param(kind, name, marks=pytest.mark.slow if name == "wandb" else ())
@@ -19,8 +21,17 @@ INSTALLED = [
 
 
 @pytest.mark.parametrize(("kind", "name"), INSTALLED)
-def test_every_installed_plugin_conforms(kind: str, name: str) -> None:
-    check(kind, registry.resolve(kind, name))
+def test_every_installed_plugin_conforms(kind: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if kind != "proposers":
+        check(kind, registry.resolve(kind, name))
+        return
+    for variant in zoo.ZOO[name]:
+
+        def make(vocab_size: int, variant: str = variant) -> Any:
+            monkeypatch.setattr("specinfer.llm._load", lambda config: zoo.load_draft_model(vocab_size))
+            return zoo.make(name, variant, vocab_size=vocab_size, num_draft_tokens=3)
+
+        check(kind, make, target=zoo.target)
 
 
 @dataclass
