@@ -25,7 +25,7 @@ from experiments.composition import make, register_configs
 from experiments.hydra_app import run_app
 from experiments.training.card import write_card, write_curve
 from experiments.training.data import TrainingData
-from experiments.training.eagle import walk_acceptance
+from experiments.training.eagle import Acceptance, walk_acceptance
 from experiments.training.features import INDEX, read_features, write_features
 from experiments.training.heads import DraftModelRecipe, MedusaRecipe
 from experiments.training.loop import BEST, LoopSettings, Training, batch_numbers
@@ -34,9 +34,12 @@ from experiments.training.responses import ResponseSettings, collect_responses, 
 from specinfer import registry
 from specinfer.config import EngineConfig
 from specinfer.errors import ConfigError
+from specinfer.metrics import table, totals
+from specinfer.metrics.figures import ACCEPTANCE_LENGTH_ALL, by_position
 from specinfer.models.transformers_model import TransformersModel
-from specinfer.protocols import LoadedModel
+from specinfer.protocols import LoadedModel, Proposer
 from specinfer.trackers.guard import GuardedTrackers
+from specinfer.types import SamplingParams
 
 RECIPES: Mapping[str, type] = {
     "eagle3": Eagle3Recipe,
@@ -115,7 +118,7 @@ def train(config: Any) -> None:
     for step, figures in _run(training, recipe, data, settings, out):
         tracker.log(figures, step)
     command = " ".join(["python -m experiments.train", *sys.argv[1:]])
-    export(training.module, recipe, data, out, settings=settings, command=command)
+    export(training.module, recipe, data, out, settings=settings, command=command, engine_config=engine_config)
     tracker.summary({"best_acceptance_length": training.best})
     tracker.finish()
 
@@ -199,9 +202,16 @@ def evaluate(module: nn.Module, recipe: Recipe, data: TrainingData, num_tokens: 
 
 
 def export(
-    module: nn.Module, recipe: Recipe, data: TrainingData, out: Path, *, settings: TrainSettings, command: str
+    module: nn.Module,
+    recipe: Recipe,
+    data: TrainingData,
+    out: Path,
+    *,
+    settings: TrainSettings,
+    command: str,
+    engine_config: EngineConfig,
 ) -> None:
-    """Write the best weights in the public layout, with a card and the learning curve."""
+    """Write the best weights in the public layout, with a card, the learning curve and what the engine says of them."""
     if not (out / BEST).exists():
         raise ConfigError(f"{out} holds no evaluated weights yet: train at least one step")
     module.load_state_dict(torch.load(out / BEST, weights_only=True))
@@ -210,8 +220,31 @@ def export(
     tokens_a_step = settings.batch_size * float(data.features.num_response_tokens) / data.features.num_conversations
     write_curve(rows, tokens_a_step, out / "export" / "learning_curve.png")
     figures = evaluate(module, recipe, data, settings.num_eval_tokens)
-    write_card(out / "export" / "README.md", recipe, data, rows=rows, figures=figures, command=command)
+    served = engine_acceptance(
+        recipe.proposer(out / "export", settings.num_eval_tokens), engine_config, data, settings.num_eval_tokens
+    )
+    write_card(out / "export" / "README.md", recipe, data, rows=rows, figures=figures, served=served, command=command)
     print(f"exported to {out / 'export'}: held-out acceptance length {figures['acceptance_length']:.3f}")
+    for i, value in enumerate(served.conditional):
+        foretold = figures[f"conditional_{i}"]
+        print(f"position {i}: foretold {foretold:.3f}, the engine accepts {value:.3f}, gap {abs(value - foretold):.3f}")
+
+
+def engine_acceptance(proposer: Proposer, config: EngineConfig, data: TrainingData, num_tokens: int) -> Acceptance:
+    """What the engine accepts when it answers the held-out prompts again."""
+    import dataclasses
+
+    from specinfer.llm import LLM
+
+    llm = LLM(dataclasses.replace(config, record_events=True), proposer)
+    answers = [data.responses[n] for n in data.held_out]
+    params = [SamplingParams(temperature=0, max_tokens=max(len(answer.token_ids), 1)) for answer in answers]
+    llm.generate([answer.prompt_token_ids for answer in answers], params)
+    events = table.from_events(llm.take_events())
+    rates = by_position(events)
+    length = ACCEPTANCE_LENGTH_ALL.micro(totals.by_request(events))
+    conditional = [value or 0.0 for value in rates.conditional]
+    return Acceptance([*conditional, *[0.0] * (num_tokens - len(conditional))], 1.0 if length is None else length)
 
 
 if __name__ == "__main__":

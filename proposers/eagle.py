@@ -22,6 +22,7 @@ from specinfer.kernels.rows import Stretch, flat_batch
 from specinfer.kernels.torch_ops import paged_attention, write_kv
 from specinfer.models.eagle import EagleHead, EagleKind
 from specinfer.models.eagle_checkpoint import EagleReading, load_head
+from specinfer.models.packed_linear import pack_linears
 from specinfer.protocols import HiddenStateModel, KVClaim, KVLayerSpec, Observation, ProposerContext, RequestView
 from specinfer.types import Draft
 
@@ -55,6 +56,7 @@ class EagleProposer:
     def bind(self, context: ProposerContext) -> None:
         """Load the head and check that it fits the target."""
         self._head, self._target = load_head(self.head, context.target, self.reading)
+        pack_linears(self._head)
         self._context = context
         shape = self._head.shape
         context.resources.want_hidden(*shape.hidden_points)

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from specinfer.errors import ConfigError, UnsupportedModelError
 from specinfer.models.medusa import MedusaHeads, read_medusa
+from specinfer.models.packed_linear import pack_linears
 from specinfer.protocols import (
     AFTER_FINAL_NORM,
     DrawKey,
@@ -69,6 +70,7 @@ class MedusaProposer:
                 f"{target.name} has {target.hidden_size} and {target.vocab_size}"
             )
         self._heads = heads.to(target.device, target.dtype).requires_grad_(False)
+        pack_linears(self._heads)
         self._target, self._context, self._states = target, context, {}
         context.resources.want_hidden(AFTER_FINAL_NORM)
 

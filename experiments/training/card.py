@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.training.data import TrainingData
+from experiments.training.eagle import Acceptance
 from experiments.training.recipes import Recipe
 from specinfer import registry
 
@@ -25,7 +26,7 @@ A drafter in its public layout, trained on the target's own responses.
 - size: {size_mb:.1f} MB
 
 Held-out greedy responses, a chain of {num_eval} tokens: acceptance length over all decode steps {length:.3f}; \
-conditional acceptance by position {conditional}.
+conditional acceptance by position {conditional}. The engine on the same prompts: {served_length:.3f}; {served}.
 
 ![learning curve](learning_curve.png)
 """
@@ -38,6 +39,7 @@ def write_card(
     *,
     rows: Sequence[Mapping[str, float]],
     figures: Mapping[str, float],
+    served: Acceptance,
     command: str,
 ) -> None:
     """Write the card beside the weights."""
@@ -56,10 +58,16 @@ def write_card(
             size_mb=sum(file.stat().st_size for file in path.parent.glob("*.safetensors")) / 1e6,
             num_eval=len(conditional),
             length=figures["acceptance_length"],
-            conditional=", ".join(f"{value:.3f}" for value in conditional),
+            conditional=_listed(conditional),
+            served_length=served.length,
+            served=_listed(served.conditional),
         ),
         encoding="utf-8",
     )
+
+
+def _listed(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:.3f}" for value in values)
 
 
 def write_curve(rows: Sequence[Mapping[str, float]], tokens_a_step: float, path: Path) -> None:

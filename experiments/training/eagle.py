@@ -26,7 +26,10 @@ from specinfer.models.eagle import EagleHead, rotation
 
 @dataclass(frozen=True, slots=True)
 class TextBatch:
-    """Some conversations side by side, padded. A base is a slot whose prediction lies in the response."""
+    """Some conversations side by side, padded.
+
+    A base is a slot that the engine drafts from: the first has read the response's first token and predicts the second.
+    """
 
     token_ids: Tensor
     """int64 [num_texts, max_len]"""
@@ -57,7 +60,7 @@ def text_batch(
     """
     starts, ends = features.starts[list(numbers)], features.starts[[n + 1 for n in numbers]]
     lengths = ends - starts
-    first_bases = np.maximum(features.response_starts[list(numbers)] - starts - 2, 0)
+    first_bases = np.maximum(features.response_starts[list(numbers)] - starts - 1, 0)
     counts = np.maximum(lengths - 2 - first_bases, 0)
     num_bases, max_len = int(counts.max()), int(lengths.max())
     steps = np.arange(num_bases)

@@ -19,6 +19,8 @@ from torch.nn import functional
 from experiments.training.data import TrainingData
 from experiments.training.losses import soft_cross_entropy
 from experiments.training.recipes import Loss
+from proposers.draft_model import DraftModelProposer
+from proposers.medusa import MedusaProposer
 from specinfer.errors import ConfigError
 from specinfer.models.medusa import MedusaHeads, MedusaShape, write_medusa
 
@@ -82,9 +84,12 @@ class MedusaRecipe:
     def export(self, module: MedusaHeads, data: TrainingData, folder: Path) -> None:
         write_medusa(module, folder, target=data.loaded.model.name)
 
+    def proposer(self, folder: Path, num_draft_tokens: int) -> MedusaProposer:
+        return MedusaProposer(heads=str(folder), num_draft_tokens=num_draft_tokens)
+
 
 def _places(data: TrainingData, numbers: Sequence[int], num_heads: int) -> tuple[Tensor, np.ndarray]:
-    """States from which a response goes on, [n, hidden_size], and the token each head should say, [num_heads, n].
+    """States that the engine drafts from, [n, hidden_size], and the token each head should say, [num_heads, n].
 
     A follower is -1 behind the response's end.
     """
@@ -92,7 +97,7 @@ def _places(data: TrainingData, numbers: Sequence[int], num_heads: int) -> tuple
     states, followers = [], []
     for number in numbers:
         end = features.starts[number + 1]
-        first = max(int(features.response_starts[number]) - 2, int(features.starts[number]))
+        first = max(int(features.response_starts[number]) - 1, int(features.starts[number]))
         places = np.arange(first, end - 2)
         states.append(torch.from_numpy(np.array(features.final[first : end - 2], dtype=np.float32)))
         ahead = places + 2 + np.arange(num_heads)[:, None]
@@ -170,6 +175,9 @@ class DraftModelRecipe:
         module.half().save_pretrained(str(folder))
         data.loaded.tokenizer.hf_tokenizer.save_pretrained(str(folder))  # type: ignore[attr-defined]
         module.float()
+
+    def proposer(self, folder: Path, num_draft_tokens: int) -> DraftModelProposer:
+        return DraftModelProposer(model=str(folder), num_draft_tokens=num_draft_tokens)
 
 
 def _response(data: TrainingData, number: int) -> tuple[int, int]:

@@ -134,6 +134,8 @@ class Training:
         self.average.load_state_dict(state["average"])
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)
+            for group in optimizer.param_groups:
+                group["weight_decay"] = self.settings.weight_decay  # of this run, not of the one that is continued
         self.step, self.best, self.num_worse = state["step"], state["best"], state["num_worse"]
         return True
 

@@ -13,14 +13,16 @@ from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from experiments.training.data import TrainingData
 from experiments.training.eagle import accepted_lengths, feature_loss, soft_loss, text_batch, unroll
 from experiments.training.start import eagle1_from_target, eagle3_from_target
+from proposers.eagle import EagleProposer
 from specinfer.errors import ConfigError
 from specinfer.models.eagle import EagleHead, EagleKind, EagleShape
 from specinfer.models.eagle_export import write_head
-from specinfer.protocols import AFTER_FINAL_NORM
+from specinfer.protocols import AFTER_FINAL_NORM, Proposer
 
 Loss = tuple[Tensor, dict[str, float]]
 NOISE = 0.2
@@ -52,6 +54,10 @@ class Recipe(Protocol):
 
     def export(self, module: Any, data: TrainingData, folder: Path) -> None:
         """Write the public layout."""
+        ...
+
+    def proposer(self, folder: Path, num_draft_tokens: int) -> Proposer:
+        """What drafts with an export."""
         ...
 
 
@@ -86,13 +92,15 @@ class Eagle3Recipe:
     """EAGLE-3 with training-time test.
 
     num_steps: how far it is unrolled at most. unroll_every: only every so many steps; the others train the first place
-    alone, which costs a third and matters most. decay: weight of a step over the one before.
+    alone, which costs a third and matters most. decay: weight of a step over the one before. dropout: of the target's
+    states while training; little data is soon known by heart.
     """
 
     name: str = field(default="eagle3", init=False)
     draft_vocab_size: int = 8192
     num_steps: int = 3
     unroll_every: int = 1
+    dropout: float = 0.1
     decay: float = 0.8
     layout: str = "eagle"
 
@@ -114,6 +122,8 @@ class Eagle3Recipe:
         tokens = data.frequent(self.draft_vocab_size)
         num_steps = self.num_steps if step % self.unroll_every == 0 else 1
         batch = text_batch(data.features, tokens.covers, numbers, num_steps, _device(module))
+        torch.manual_seed(step)
+        functional.dropout(batch.states, self.dropout, inplace=True)
         outputs = unroll(module, data.embedding, batch, num_steps)
         value, hits = soft_loss(outputs, module.draft_logits, tokens.table, batch, self.decay)
         return value, {f"hit_{i}": hit for i, hit in enumerate(hits)}
@@ -130,6 +140,9 @@ class Eagle3Recipe:
     def export(self, module: EagleHead, data: TrainingData, folder: Path) -> None:
         eos = tuple(sorted(data.loaded.eos_token_ids))
         write_head(module, folder, layout=self.layout, target=data.loaded.model.name, eos_token_ids=eos)
+
+    def proposer(self, folder: Path, num_draft_tokens: int) -> EagleProposer:
+        return EagleProposer(head=str(folder), num_draft_tokens=num_draft_tokens)
 
 
 @dataclass(kw_only=True)
@@ -171,6 +184,9 @@ class Eagle1Recipe:
 
     def export(self, module: EagleHead, data: TrainingData, folder: Path) -> None:
         write_head(module, folder, layout=self.layout, target=data.loaded.model.name)
+
+    def proposer(self, folder: Path, num_draft_tokens: int) -> EagleProposer:
+        return EagleProposer(head=str(folder), num_draft_tokens=num_draft_tokens)
 
 
 def _device(module: nn.Module) -> torch.device:
