@@ -62,6 +62,10 @@ FAULTS: dict[str, tuple[Callable[[int], Any], str]] = {
     "q of another vocabulary": (_probs([1.0, 0.0]), "shape"),
     "token with q = 0": (_probs([0.0, 1.0] + [0.0] * 6), "q = 0"),
     "provenance too short": (lambda length: Draft([0], provenance=[]), "provenance"),
+    "parents too short": (lambda length: Draft([0, 1], parents=[-1]), "parents has 1 entries"),
+    "parents in a loop": (lambda length: Draft([0, 1], parents=[1, 0]), "node 0 follows 1"),
+    "its own parent": (lambda length: Draft([0, 1], parents=[-1, 1]), "node 1 follows 1"),
+    "a parent out of range": (lambda length: Draft([0, 1], parents=[-1, -2]), "node 1 follows -2"),
 }
 
 

@@ -10,8 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from experiments import run
-from experiments import hydra_app
+from experiments import hydra_app, run
 from experiments.hydra_app import FULL_ERROR
 from specinfer.errors import ConfigError, SpecinferError
 from specinfer.metrics import table

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from specinfer.kernels.metadata import ForwardBatch
+from specinfer.kernels.rows import tree_mask
 from specinfer.kernels.torch_ops import arrange, paged_attention, write_kv
 
 NUM_HEADS, DIM, VALUE_DIM = 4, 8, 6
@@ -121,3 +122,50 @@ def test_padding_reads_nothing_of_another_request() -> None:
     k_cache[~own], v_cache[~own] = torch.nan, torch.nan
     write_kv(k_cache, v_cache, k, v, batch.slot_mapping)
     assert bool(torch.isfinite(paged_attention(q, k_cache, v_cache, batch, scale=0.4)).all())
+
+
+TREES = {
+    "alone": [([-1, 0, 0, 1, 2, 2], 11)],
+    "beside chains": [([-1, 0, 0, 1], 9), (None, 14), ([-1, 0, 1, 1, 1, 4, 0], 30), (None, 1)],
+    "a late level of a tree": [([-1, 0, 0, 1, 2, 2], 17)],
+}
+
+
+@pytest.mark.parametrize("num_kv_heads", [1, 4])
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("name", TREES)
+def test_a_branching_row_sees_its_ancestors_alone(name: str, option: str, num_kv_heads: int) -> None:
+    """parents: of the row's tokens among themselves; a late level asks for the last two nodes only."""
+    cases, options = TREES[name], {"scale": 0.4, **OPTIONS[option]}
+    num_queries = [2 if "late" in name else 1 if parents is None else len(parents) for parents, _ in cases]
+    rows = [(query, context) for query, (_, context) in zip(num_queries, cases, strict=True)]
+    batch, k_cache, v_cache, q, k, v, slots = _case(rows, num_kv_heads, 4, contiguous=False)
+    positions: list[int] = []
+    for (parents, context), query in zip(cases, num_queries, strict=True):
+        if parents is None:
+            batch.trees.append(None)
+            positions += range(context - query, context)
+            continue
+        depths: list[int] = []
+        for parent in parents:
+            depths.append(0 if parent < 0 else depths[parent] + 1)
+        places = [context - len(parents) + depth for depth in depths]
+        batch.trees.append(tree_mask(parents, places, query, torch.device("cpu")))
+        positions += places[-query:]
+    batch.positions = torch.tensor(positions)
+    write_kv(k_cache, v_cache, k, v, batch.slot_mapping)
+    found = paged_attention(q, k_cache, v_cache, batch, **options)
+    token = 0
+    for (parents, context), query, row_slots in zip(cases, num_queries, slots, strict=True):
+        for place in range(query):
+            if parents is None:
+                visible = row_slots[: context - query + place + 1]
+            else:
+                node, path = len(parents) - query + place, []
+                while node >= 0:
+                    path.append(row_slots[context - len(parents) + node])
+                    node = parents[node]
+                visible = [*row_slots[: context - len(parents)], *reversed(path)]
+            expected = _formula(q[token], k_cache[visible], v_cache[visible], options)
+            torch.testing.assert_close(found[token], expected, rtol=0, atol=1e-12)
+            token += 1
