@@ -1,7 +1,8 @@
 """How is a head written so that other engines read it?
 
 Two layouts: `eagle` (EAGLE's own, which SpecForge, SGLang and vLLM read) and `speculators`. Always true: what is
-written says everything that `eagle_checkpoint` would otherwise have to ask, and reads back as the same head.
+written says everything that `eagle_checkpoint` would otherwise have to ask, and reads back as the same head. Two keys
+are ours (`layer_id_convention`, `vocabulary_map`); other readers pass over them.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from torch import Tensor
 
 from specinfer.errors import ConfigError
 from specinfer.models.eagle import EagleHead, EagleKind, EagleShape
+from specinfer.models.eagle_checkpoint import LayerIds
+from specinfer.models.eagle_weights import VocabularyMap
 
 LAYOUTS = ("eagle", "speculators")
 
@@ -88,8 +91,11 @@ def _own_config(shape: EagleShape) -> dict[str, Any]:
         "draft_vocab_size": shape.draft_vocab_size,
         "norm_before_residual": shape.norm_before_residual,
         "norm_before_fc": shape.norm_before_fc,
+        "fc_norm": shape.fc_norm,
         "norm_output": shape.norm_output,
         "eagle_config": {"eagle_aux_hidden_state_layer_ids": list(shape.hidden_points), "use_aux_hidden_state": True},
+        "layer_id_convention": LayerIds.INPUT_OF.value,
+        "vocabulary_map": VocabularyMap.OFFSETS.value,
     }
     if shape.target_hidden_size is not None:
         config["target_hidden_size"] = shape.target_hidden_size

@@ -1,0 +1,122 @@
+"""How well does each reading of a head draft?
+
+The target answers the same prompts greedily, once a reading, with the reading drafting; acceptance is counted from the
+engine's events. Always true: every reading drafts through the engine that will run it, its own tokens fed back; one
+reading beats another where the difference is more than twice its standard error.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import hypot, sqrt
+from typing import Any
+
+import numpy as np
+
+from proposers.eagle import EagleProposer
+from specinfer.config import EngineConfig
+from specinfer.errors import ConfigError
+from specinfer.llm import LLM
+from specinfer.metrics import table
+from specinfer.metrics.figures import PositionRates, by_position
+from specinfer.metrics.totals import with_counts
+from specinfer.models.eagle_checkpoint import EagleReading
+from specinfer.protocols import LoadedModel
+from specinfer.types import SamplingParams
+
+LEAST_SEEN = 4
+"""How often a draft token must have been refused before its entry in the vocabulary map is suspected"""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One reading's drafts."""
+
+    reading: EagleReading
+    rates: PositionRates
+    length: float
+    """1 + accepted tokens a drafted step"""
+    error: float
+    """Standard error of `length`"""
+    firsts: list[tuple[int, int]]
+    """(first draft token, the target's choice at its place), one a drafted step"""
+
+    def beats(self, other: Trial) -> bool:
+        return self.length - other.length > 2 * hypot(self.error, other.error)
+
+    @property
+    def first_rate(self) -> float:
+        return sum(drafted == said for drafted, said in self.firsts) / max(len(self.firsts), 1)
+
+    @property
+    def chance(self) -> float:
+        """What always guessing the text's most frequent token would accept at the first position."""
+        counts = Counter(said for _, said in self.firsts)
+        return max(counts.values(), default=0) / max(len(self.firsts), 1)
+
+    @property
+    def works(self) -> bool:
+        """It foresees more than a constant guess."""
+        rate = self.first_rate
+        return rate - 2 * sqrt(rate * (1 - rate) / max(len(self.firsts), 1)) > self.chance
+
+    def mismapped(self) -> dict[int, int]:
+        """Draft tokens that are always refused where the target says one and the same other token.
+
+        A head that has learnt anything does so where its vocabulary map is wrong: its entry for a token names another.
+        """
+        said: defaultdict[int, Counter[int]] = defaultdict(Counter)
+        for drafted, choice in self.firsts:
+            said[drafted][choice] += 1
+        found = {}
+        for drafted, counts in said.items():
+            choice, times = counts.most_common(1)[0]
+            if not counts[drafted] and counts.total() >= LEAST_SEEN and times > 0.75 * counts.total():
+                found[drafted] = choice
+        is_map = len(found) >= 2 and len(set(found.values())) == len(found)
+        return found if is_map else {}
+
+
+def all_readings(choices: Mapping[str, Sequence[Any]], fixed: Mapping[str, Any]) -> list[EagleReading]:
+    """Every combination of the choices, those in `fixed` as they are there."""
+    values = [[fixed[name]] if name in fixed else list(given) for name, given in choices.items()]
+    return [EagleReading(**dict(zip(choices, combination, strict=True))) for combination in product(*values)]
+
+
+def run_trial(
+    head: str,
+    reading: EagleReading,
+    config: EngineConfig,
+    loaded: LoadedModel,
+    *,
+    prompts: Sequence[Sequence[int]],
+    num_tokens: int,
+    depth: int,
+) -> Trial:
+    """Answer the prompts with one reading; ConfigError where the reading cannot be or the text gives no draft."""
+    proposer = EagleProposer(head=head, num_draft_tokens=depth, reading=reading)
+    llm = LLM(config, proposer, loaded_model=loaded)
+    outputs = llm.generate(list(prompts), SamplingParams(temperature=0, max_tokens=num_tokens))
+    texts = {output.request_id: output.outputs[0].token_ids for output in outputs}
+    lengths = {output.request_id: len(output.prompt_token_ids) for output in outputs}
+    events = llm.take_events()
+    firsts = []
+    for event in events:
+        place = event.context_len - lengths[event.request_id]
+        if event.draft_token_ids and not event.is_prefill and place < len(texts[event.request_id]):
+            firsts.append((event.draft_token_ids[0], texts[event.request_id][place]))
+    rows = table.from_events(events)
+    accepted = with_counts(rows).filter(_is_drafted())["accepted"].to_numpy()
+    if len(accepted) < 2:
+        raise ConfigError("the target says too little to tell readings apart: give more num_tokens, or another text")
+    error = float(np.std(accepted, ddof=1)) / sqrt(len(accepted))
+    return Trial(reading, by_position(rows), 1.0 + float(accepted.mean()), error, firsts)
+
+
+def _is_drafted() -> Any:
+    import polars as pl
+
+    return pl.col("drafted_steps") > 0
