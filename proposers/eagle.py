@@ -1,8 +1,8 @@
 """What would the target say next, judging by its own hidden states?
 
 EAGLE-1, EAGLE-2 and EAGLE-3 (Li et al. 2024, 2025): one layer that continues the target's states. Always true: K/V of
-accepted tokens is computed from the target's true states, step by step and for every prefill chunk; what was written
-while drafting is never read again.
+accepted tokens is computed from the target's true states before a block that holds them is full; what was written
+while drafting is never read again; a request that is not drafted for costs a forward a block.
 """
 
 from __future__ import annotations
@@ -27,6 +27,19 @@ from specinfer.protocols import HiddenStateModel, KVClaim, KVLayerSpec, Observat
 from specinfer.types import Draft
 
 
+@dataclass(slots=True)
+class Unread:
+    """Tokens that stand and that the head has not read: never up to the end of a block, which others could share."""
+
+    start: int
+    end: int
+    states: list[Tensor]
+    """[tokens, hidden_size] each, projected from the target's"""
+
+    def stretch(self, request: RequestView, block_ids: Sequence[int]) -> Stretch:
+        return Stretch(request.token_ids[self.start + 1 : self.end + 1], self.start, block_ids)
+
+
 @dataclass
 class EagleProposer:
     """Drafts with an EAGLE head.
@@ -47,6 +60,9 @@ class EagleProposer:
     _vocabulary: Vocabulary = field(init=False, repr=False, compare=False)
     _tails: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False, compare=False)
     """The head's output behind each request's last committed token"""
+    _unread: dict[str, Unread] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _asked: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
+    """Requests that were drafted for in the last step"""
 
     def __post_init__(self) -> None:
         """Raise ConfigError for a length that cannot work."""
@@ -68,34 +84,57 @@ class EagleProposer:
         )
         is_mapped = shape.kind is EagleKind.EAGLE3
         self._vocabulary = Vocabulary(context.vocab_size, self._head.draft_to_target if is_mapped else None)
-        self._tails = {}
+        self._tails, self._unread, self._asked = {}, {}, set()
 
     def start(self, request: RequestView) -> None:
         """Nothing is known before its first step."""
 
     def stop(self, request_id: str) -> None:
         self._tails.pop(request_id, None)
+        self._unread.pop(request_id, None)
 
     @torch.inference_mode()
     def observe(self, observation: Observation) -> None:
-        """Run the head over every token that was computed and stands, from the target's own states."""
-        stretches: list[Stretch] = []
+        """Read what was computed and stands, from the target's own states; what can wait for a full block, waits."""
+        points = self._head.shape.hidden_points
+        states = self._head.project(torch.cat([observation.hidden[point] for point in points], dim=-1))
+        reading: list[tuple[RequestView, Sequence[int]]] = []
+        offset = 0
         for request, start, end, table in zip(
             observation.requests, observation.starts, observation.ends, observation.block_tables, strict=True
         ):
-            stretches.append(Stretch(request.token_ids[start + 1 : end + 1], start, table))
-        if not any(len(stretch.token_ids) for stretch in stretches):
+            if end > start:
+                self._note(request.request_id, start, end, states[offset : offset + end - start])
+                offset += end - start
+                is_full = end // self._context.block_size > start // self._context.block_size
+                if is_full or request.request_id in self._asked or request.request_id not in self._tails:
+                    reading.append((request, table))
+        self._asked = set()
+        self._read(reading)
+
+    def _note(self, request_id: str, start: int, end: int, states: Tensor) -> None:
+        unread = self._unread.get(request_id)
+        if unread is None or unread.end != start:  # none, or lost with its K/V in a preemption
+            self._unread[request_id] = Unread(start, end, [states])
+        else:
+            unread.end = end
+            unread.states.append(states)
+
+    def _read(self, reading: Sequence[tuple[RequestView, Sequence[int]]]) -> None:
+        """Run the head over the unread tokens of some requests."""
+        if not reading:
             return
-        points = self._head.shape.hidden_points
-        states = self._head.project(torch.cat([observation.hidden[point] for point in points], dim=-1))
-        out = self._run(stretches, states)
+        unread = [self._unread.pop(request.request_id) for request, _ in reading]
+        stretches = [u.stretch(request, table) for u, (request, table) in zip(unread, reading, strict=True)]
+        out = self._run(stretches, torch.cat([states for u in unread for states in u.states]))
         ends = np.cumsum([len(stretch.token_ids) for stretch in stretches])
-        for request, stretch, last in zip(observation.requests, stretches, ends, strict=True):
-            if len(stretch.token_ids):
-                self._tails[request.request_id] = out[last - 1].clone()
+        for (request, _), last in zip(reading, ends, strict=True):
+            self._tails[request.request_id] = out[last - 1].clone()
 
     @torch.inference_mode()
     def propose(self, requests: Sequence[RequestView], num_draft_tokens: Sequence[int]) -> Sequence[Draft | None]:
+        self._asked |= {request.request_id for request in requests}
+        self._read([(r, r.block_ids) for r in requests if r.request_id in self._unread])
         limit = self._head.shape.max_positions
         branchings = [
             Branching(request, min(length, limit - len(request.token_ids)))
@@ -104,8 +143,8 @@ class EagleProposer:
         going = [i for i, b in enumerate(branchings) if b.length > 0 and b.request.request_id in self._tails]
         drafts: list[Draft | None] = [None] * len(requests)
         if going:
-            tails = torch.stack([self._tails[branchings[i].request.request_id] for i in going])
             chosen = [branchings[i] for i in going]
+            tails = torch.stack([self._tails[b.request.request_id] for b in chosen])
             grown = grow(
                 self.growth, self._context, chosen, self._logits(tails), self._vocabulary, advance=self._advance
             )

@@ -15,7 +15,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -245,7 +245,7 @@ def checks_of(kind: str, make: Factory, target: Target | None = None) -> dict[st
     if kind == "trackers":
         return checks | {"a_whole_run_is_recorded": partial(a_whole_run_is_recorded, make)}
     if kind == "proposers":
-        trial = _Trial({"proposer": make}, target or tiny_target, target is not None)
+        trial = _Trial({"proposer": make}, cache(target or tiny_target), target is not None)
     elif kind == "controllers":
         trial = _Trial({"proposer": _one_hot_drafts, "controller": make})
     else:

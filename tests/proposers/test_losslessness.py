@@ -188,3 +188,40 @@ def test_a_draft_depends_on_the_text_alone(name: str, kind: str, shape: str) -> 
     shared = wanted.keys() & found.keys()
     assert len(shared) >= 15
     assert {key: wanted[key] for key in shared} == {key: found[key] for key in shared}
+
+
+def test_a_head_that_is_not_asked_reads_a_block_at_a_time() -> None:
+    """k = 0 costs no drafter forward but one a block, and drafts that come back later are the same."""
+    wanted = drafts_of("roomy", zoo.make("eagle", "chain", vocab_size=8, num_draft_tokens=4))
+    proposer = zoo.make("eagle", "chain", vocab_size=8, num_draft_tokens=4)
+    pauses = Pauses()
+    llm = LLM(SHAPES["roomy"], proposer, controller=pauses, loaded_model=zoo.target(8))
+    reads: list[int] = []
+    run_head = proposer._run
+    proposer._run = lambda stretches, states: reads.append(len(stretches)) or run_head(stretches, states)
+    output = llm.generate(PROMPTS[0], SamplingParams(temperature=0, max_tokens=41))[0]
+    events = llm.take_events()
+    assert output.draft_error is None
+    text = (*output.prompt_token_ids, *output.outputs[0].token_ids)
+    num_compared = 0
+    for event in events:
+        key = (len(event.draft_token_ids), *text[: event.context_len])
+        if key in wanted:
+            assert [token for token, _ in wanted[key]] == event.draft_token_ids
+            num_compared += 1
+    assert num_compared
+    paused = [event for event in events if not event.draft_token_ids]
+    assert len(paused) > 20
+    drafted = sum(len(event.draft_token_ids) for event in events)
+    assert len(reads) < 3 + drafted + len(events) - len(paused) + len(paused) // 4 + 2
+
+
+class Pauses:
+    """Drafts nothing for long stretches."""
+
+    def num_draft_tokens(self, request: Any, load: Any) -> int:
+        return 4 if len(request.token_ids) % 16 < 4 else 0
+
+    def observe(self, request: Any, num_draft_tokens: int, num_accepted_tokens: int) -> None: ...
+
+    def stop(self, request_id: str) -> None: ...
