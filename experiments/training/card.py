@@ -70,16 +70,23 @@ def _listed(values: Sequence[float]) -> str:
     return ", ".join(f"{value:.3f}" for value in values)
 
 
-def write_curve(rows: Sequence[Mapping[str, float]], tokens_a_step: float, path: Path) -> None:
-    """Draw acceptance length against training tokens."""
+TOKENS = "response_tokens"
+"""The name of a step's trained tokens in a learning curve"""
+
+
+def write_curve(rows: Sequence[Mapping[str, float]], path: Path) -> None:
+    """Draw acceptance length against training tokens; of a step that was run twice, the later one counts."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    points = [
-        (row["step"] * tokens_a_step / 1e6, row["acceptance_length"]) for row in rows if "acceptance_length" in row
-    ]
+    by_step = {row["step"]: row for row in rows}
+    points, num_tokens = [], 0.0
+    for _, row in sorted(by_step.items()):
+        num_tokens += row[TOKENS]
+        if "acceptance_length" in row:
+            points.append((num_tokens / 1e6, row["acceptance_length"]))
     figure, axes = pyplot.subplots(figsize=(6, 3.6), layout="constrained")
     axes.plot(*zip(*points, strict=True), marker="o", markersize=3)
     axes.set_xlabel("response tokens trained on (millions, repetitions counted)")

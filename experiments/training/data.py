@@ -5,6 +5,7 @@ Always true: the held-out conversations are the last ones collected, and no reci
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -89,10 +90,13 @@ class TrainingData:
         return choices
 
     def frequent(self, size: int) -> FrequentTokens:
-        """The `size` most frequent tokens of the responses, computed once."""
+        """The `size` most frequent tokens of the responses, chosen once: a head trained on keeps its vocabulary."""
         size = min(size, len(self.embedding))
         if size not in self._frequent:
-            token_ids = draft_vocabulary(self.responses, size, len(self.embedding))
+            path = self.folder / f"frequent_{size}.json"
+            if not path.exists():
+                path.write_text(json.dumps(draft_vocabulary(self.responses, size, len(self.embedding))))
+            token_ids = json.loads(path.read_text())
             is_frequent = np.zeros(len(self.embedding), dtype=bool)
             is_frequent[token_ids] = True
             self._frequent[size] = FrequentTokens(token_ids, self.head[token_ids], is_frequent[self.choices])

@@ -50,7 +50,13 @@ class Features:
 
     @property
     def num_response_tokens(self) -> int:
-        return int((self.starts[1:] - self.response_starts).sum())
+        return int(self.response_lens.sum())
+
+    @property
+    def response_lens(self) -> NDArray[np.int64]:
+        """[num_conversations]"""
+        lens: NDArray[np.int64] = self.starts[1:] - self.response_starts
+        return lens
 
 
 def write_features(

@@ -151,3 +151,20 @@ def by_position(events: pl.DataFrame) -> PositionRates:
     before = [1.0, *unconditional]
     conditional = [u / v if v else None for u, v in zip(unconditional, before, strict=False)]
     return PositionRates(len(steps), num_drafted, num_accepted, unconditional, conditional)
+
+
+CONTEXT_EDGES = (128, 256, 512, 1024, 2048)
+
+
+def by_context(events: pl.DataFrame, edges: Sequence[int] = CONTEXT_EDGES) -> dict[str, PositionRates]:
+    """Acceptance by position for stretches of the context's length, `0..127` and so on; empty ones are left out.
+
+    edges: first lengths of the stretches after the first one, ascending.
+    """
+    found: dict[str, PositionRates] = {}
+    for low, high in zip([0, *edges], [*edges, None], strict=True):
+        inside = pl.col("context_len") >= low
+        rates = by_position(events.filter(inside if high is None else inside & (pl.col("context_len") < high)))
+        if rates.num_drafted_steps:
+            found[f"{low}.." if high is None else f"{low}..{high - 1}"] = rates
+    return found

@@ -232,7 +232,9 @@ def load_head(
     """The head in the target's precision, with the target as a model that shows its inside."""
     if not isinstance(target, HiddenStateModel):
         raise UnsupportedModelError(f"{target.name} shows no hidden states; an EAGLE head needs them")
-    head = source if isinstance(source, EagleHead) else build_head(read_checkpoint(head_folder(source)), target, reading)
+    head = (
+        source if isinstance(source, EagleHead) else build_head(read_checkpoint(head_folder(source)), target, reading)
+    )
     check_target(head, target, source if isinstance(source, str) else "the head")
     return head.to(target.device, target.dtype).eval().requires_grad_(False), target
 

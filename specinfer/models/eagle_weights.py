@@ -76,7 +76,7 @@ def map_fault(ids: Tensor, vocab_size: int, draft_vocab_size: int, t2d: Tensor |
         return f"has {len(ids)} entries for {draft_vocab_size} draft tokens"
     if bool((ids < 0).any()) or bool((ids >= vocab_size).any()):
         return f"leaves the vocabulary of {vocab_size} tokens"
-    if len(ids.unique()) != len(ids):
+    if len(set(ids.tolist())) != len(ids):
         return "maps two draft tokens to one token"
     if t2d is not None and len(t2d) != vocab_size:
         return f"has a t2d of {len(t2d)} entries beside it, for {vocab_size} tokens"

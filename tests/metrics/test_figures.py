@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -106,3 +108,24 @@ def test_short_drafts_lower_u_but_are_counted_as_not_drafted() -> None:
     )
     assert rates.num_drafted == [2, 1]
     assert rates.unconditional == [1.0, 0.5]
+
+
+def test_acceptance_is_shown_by_context_length() -> None:
+    """`context_len` of an event is ten more than its step."""
+    events = table.from_events([make_event(step=step, drafted=2, accepted=2 if step < 6 else 0) for step in range(12)])
+    found = figures.by_context(events, edges=(16, 18, 100))
+    assert list(found) == ["0..15", "16..17", "18..99"]
+    assert [rates.num_drafted_steps for rates in found.values()] == [6, 2, 4]
+    assert [rates.unconditional[0] for rates in found.values()] == [1.0, 0.0, 0.0]
+
+
+def test_a_tree_counts_by_depth_and_its_nodes_as_drafted() -> None:
+    tree = dataclasses.replace(
+        make_event(drafted=5, accepted=2), draft_parents=[-1, -1, 0, 1, 3], draft_depth=3, accepted_path=[1, 3]
+    )
+    events = table.from_events([tree])
+    rates = figures.by_position(events)
+    assert rates.num_drafted == [1, 1, 1] and rates.num_accepted == [1, 1, 0]
+    sums = totals.by_request(events)
+    assert sums["drafted"].item() == 5 and sums["accepted"].item() == 2
+    assert sums["tested"].item() == 0, "which nodes of a tree were tested is the verifier's affair"
