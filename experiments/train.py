@@ -165,7 +165,13 @@ def prepare(
         raise ConfigError(
             f"train.num_held_out={num_held_out} leaves none of {features.num_conversations} conversations to learn from"
         )
-    return TrainingData(loaded, known[: features.num_conversations], features, root, num_held_out)
+    data = TrainingData(loaded, known[: features.num_conversations], features, root, num_held_out)
+    if not data.held_out:
+        raise ConfigError(
+            f"none of the {num_held_out} held-out conversations is greedy, and only such tell what the engine accepts: "
+            f"raise train.num_held_out or have 0.0 among responses.temperatures"
+        )
+    return data
 
 
 def _run(

@@ -124,12 +124,13 @@ class EagleProposer:
         """Run the head over the unread tokens of some requests."""
         if not reading:
             return
-        unread = [self._unread.pop(request.request_id) for request, _ in reading]
+        unread = [self._unread[request.request_id] for request, _ in reading]
         stretches = [u.stretch(request, table) for u, (request, table) in zip(unread, reading, strict=True)]
         out = self._run(stretches, torch.cat([states for u in unread for states in u.states]))
         ends = np.cumsum([len(stretch.token_ids) for stretch in stretches])
         for (request, _), last in zip(reading, ends, strict=True):
             self._tails[request.request_id] = out[last - 1].clone()
+            del self._unread[request.request_id]
 
     @torch.inference_mode()
     def propose(self, requests: Sequence[RequestView], num_draft_tokens: Sequence[int]) -> Sequence[Draft | None]:

@@ -7,8 +7,15 @@ from typing import Any
 import pytest
 import torch
 
+from proposers.eagle import EagleProposer
+from proposers.fallback import FallbackProposer
+from proposers.growth import Growth
+from proposers.lookahead import LookaheadProposer
 from proposers.ngram import NgramProposer
+from proposers.self_draft import SelfDraftProposer
+from proposers.suffix import SuffixProposer
 from specinfer import LLM, CacheConfig, EngineConfig, SamplingParams, SchedulerConfig
+from specinfer.models.eagle_checkpoint import SHIPPED, read_checkpoint
 from specinfer.models.loading import load_model
 from specinfer.protocols import LoadedModel
 
@@ -140,3 +147,37 @@ def test_greedy_tokens_with_drafts_equal_plain_ones_on_all_own_prompts(loaded: L
             outputs = _greedy(drafting, prompts[start : start + batch_size], 64)
             for output, reference in zip(outputs, expected[start : start + batch_size], strict=True):
                 assert_equal_up_to_ties(output.outputs[0].token_ids, reference)
+
+
+DRAFTERS: dict[str, Any] = {
+    "shipped head, chain": lambda: EagleProposer(num_draft_tokens=4),
+    "shipped head, tree": lambda: EagleProposer(num_draft_tokens=10, growth=Growth(tree_width=3)),
+    "first layers": lambda: SelfDraftProposer(num_layers=6),
+    "suffix tree": lambda: SuffixProposer(is_tree=True),
+    "lookahead": LookaheadProposer,
+    "ngram, then the shipped head": lambda: FallbackProposer("ngram", EagleProposer()),
+}
+
+
+@pytest.mark.parametrize("name", DRAFTERS)
+def test_every_kind_of_drafter_gives_the_plain_answers(
+    name: str, plain: tuple[list[list[int]], list[Any]], loaded: LoadedModel
+) -> None:
+    prompts, answers = plain
+    llm = LLM(CONFIG, DRAFTERS[name](), loaded_model=loaded)
+    outputs = _greedy(llm, prompts)
+    for output, answer in zip(outputs, answers, strict=True):
+        assert output.draft_error is None
+        assert_equal_up_to_ties(output.outputs[0].token_ids, answer)
+    drafted = sum(output.stats.num_draft_tokens for output in outputs)
+    accepted = sum(output.stats.num_accepted_tokens for output in outputs)
+    assert 0 < accepted < drafted
+
+
+def test_the_shipped_head_is_small_has_a_card_and_leaves_nothing_open(loaded: LoadedModel) -> None:
+    folder = SHIPPED / "eagle3-demo"
+    assert (folder / "model.safetensors").stat().st_size < 24_000_000
+    card = (folder / "README.md").read_text()
+    for said in ("data:", "steps:", "command:", "acceptance length", "by position"):
+        assert said in card
+    assert not read_checkpoint(folder).open_questions(loaded.model)

@@ -18,8 +18,8 @@ _CARD = """# {name} for {target}
 
 A drafter in its public layout, trained on the target's own responses.
 
-- data: {num_train} conversations ({num_tokens} response tokens), half of them greedy, prompts written by the target; \
-{num_held_out} more held out
+- data: {num_train} conversations ({num_tokens} response tokens), {num_greedy} of them greedy; {num_held_out} \
+more held out
 - steps: {num_steps}
 - recipe: `{recipe}`
 - command: `{command}` (run it again with more steps to go on)
@@ -50,7 +50,8 @@ def write_card(
             name=recipe.name,
             target=data.loaded.model.name,
             num_train=len(data.train),
-            num_tokens=data.features.num_response_tokens,
+            num_tokens=int(data.features.response_lens[data.train].sum()),
+            num_greedy=int(data.features.is_greedy[data.train].sum()),
             num_held_out=data.num_held_out,
             num_steps=max((int(row["step"]) for row in rows), default=0),
             recipe=", ".join(f"{k}={v}" for k, v in described.items() if k != "_target_"),

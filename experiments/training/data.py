@@ -95,7 +95,9 @@ class TrainingData:
         if size not in self._frequent:
             path = self.folder / f"frequent_{size}.json"
             if not path.exists():
-                path.write_text(json.dumps(draft_vocabulary(self.responses, size, len(self.embedding))))
+                path.write_text(
+                    json.dumps(draft_vocabulary([self.responses[n] for n in self.train], size, len(self.embedding)))
+                )
             token_ids = json.loads(path.read_text())
             is_frequent = np.zeros(len(self.embedding), dtype=bool)
             is_frequent[token_ids] = True

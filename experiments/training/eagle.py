@@ -200,14 +200,22 @@ class Acceptance:
 
 
 def walk_acceptance(lengths: Sequence[Sequence[int]], num_steps: int) -> Acceptance:
-    """Step through each response as the engine does: behind the accepted tokens and one more."""
-    accepted = []
+    """Step through each response as the engine does: behind the accepted tokens and one more.
+
+    A draft leaves room for the token after it, so the last token of a response is never drafted.
+    """
+    accepted: list[int] = []
+    num_plain = 0
     for own in lengths:
         place = 0
         while place < len(own):
-            accepted.append(own[place])
-            place += own[place] + 1
+            room = len(own) - place - 1
+            if room:
+                accepted.append(min(own[place], room))
+            num_plain += not room
+            place += 1 + (accepted[-1] if room else 0)
     counts = np.array(accepted, dtype=np.int64)
     reached = [np.count_nonzero(counts >= i) for i in range(num_steps + 1)]
     conditional = [float(b / a) if a else 0.0 for a, b in pairwise(reached)]
-    return Acceptance(conditional, 1.0 + float(counts.mean()) if len(counts) else 1.0)
+    num_decode_steps = len(counts) + num_plain
+    return Acceptance(conditional, 1.0 + float(counts.sum()) / num_decode_steps if num_decode_steps else 1.0)

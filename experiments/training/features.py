@@ -49,10 +49,6 @@ class Features:
         return len(self.response_starts)
 
     @property
-    def num_response_tokens(self) -> int:
-        return int(self.response_lens.sum())
-
-    @property
     def response_lens(self) -> NDArray[np.int64]:
         """[num_conversations]"""
         lens: NDArray[np.int64] = self.starts[1:] - self.response_starts

@@ -90,6 +90,7 @@ def collect_responses(
     num_known, index = len(known), 1 + max((response.index for response in known), default=-1)
     path.parent.mkdir(parents=True, exist_ok=True)
     given = None if workload is None else _workload_prompts(llm, settings, workload)
+    _drop_unfinished_line(path)
     with path.open("a", encoding="utf-8") as file:
         while num_known < settings.num_conversations:
             numbers = range(index, index + settings.chunk_size)
@@ -102,6 +103,13 @@ def collect_responses(
             file.flush()
             index = numbers.stop
             yield num_known
+
+
+def _drop_unfinished_line(path: Path) -> None:
+    """Cut a line that an interruption left without its end, so that the next one begins a line of its own."""
+    if path.exists():
+        text = path.read_bytes()
+        path.write_bytes(text[: text.rfind(b"\n") + 1])
 
 
 def _workload_prompts(llm: LLM, settings: ResponseSettings, workload: Workload) -> list[list[int]]:

@@ -66,7 +66,7 @@ def observation(kept: Sequence[KeptTokens], batch: ForwardBatch) -> tuple[Observ
     for item in kept:
         wanted += [offset + place for place in item.offsets()]
         offset += item.row.num_scheduled_tokens
-    index = torch.tensor(wanted, device=batch.token_ids.device)
+    index = torch.tensor(wanted, dtype=torch.int64, device=batch.token_ids.device)
     requests = [item.row.request for item in kept]
     shown = Observation(
         requests=requests,

@@ -98,7 +98,9 @@ class Scheduler:
                 granted.append(num_tokens)
                 budget -= num_tokens
         for request, num_tokens in zip(self.running, granted, strict=True):
-            fitting = num_tokens if self._grow(request, num_tokens) else request.num_pending_tokens
+            fitting = min(num_tokens, max(request.num_pending_tokens, self._capacity(request)))
+            grown = self._grow(request, fitting)
+            assert grown, "room for the pending tokens was made before"
             plan.rows.append(_row(request, fitting))
             budget += num_tokens - fitting
         return budget
@@ -111,6 +113,14 @@ class Scheduler:
             if victim is request:
                 return False
         return True
+
+    def _capacity(self, request: Request) -> int:
+        """Tokens beyond the computed ones that fit without taking anybody's KV.
+
+        A draft is cut to this, never dropped because it is longer: its length may depend on the tokens drawn for it,
+        and what is done to it must not.
+        """
+        return (len(request.block_ids) + self.pool.num_free) * self.pool.block_size - request.num_computed_tokens
 
     def _grow(self, request: Request, num_tokens: int) -> bool:
         """Extend the table to hold `num_tokens` beyond the computed ones; False, changing nothing, if it cannot."""

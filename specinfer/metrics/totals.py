@@ -40,6 +40,7 @@ def with_counts(events: pl.DataFrame) -> pl.DataFrame:
         accepted_uncut=pl.when(decode).then(accepted).otherwise(0),
         emitted=pl.col("num_emitted"),
         emitted_decode=pl.when(decode).then(pl.col("num_emitted")).otherwise(0),
+        distance=pl.when(decode).then(pl.col("distance")).otherwise(0.0),
         depth=pl.when(decode).then(pl.col("draft_depth")).otherwise(0),
         tested=pl.when(decode & (pl.col("draft_parents").list.len() == 0))
         .then(pl.min_horizontal(accepted + 1, drafted))
