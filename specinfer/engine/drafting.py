@@ -61,13 +61,15 @@ class Drafter:
         request.num_accepted_tokens += num_accepted_tokens
         self._guard(request, self.controller, self.controller.observe, request, num_draft_tokens, num_accepted_tokens)
 
-    def observe(self, observation: Observation, requests: Sequence[Request]) -> None:
-        """Show the proposer what a step computed; one that fails here drafts no more for these requests."""
+    def observe(self, observation: Observation, requests: Sequence[Request]) -> bool:
+        """Show the proposer what a step computed; one that fails here, so the answer, drafts no more for these requests."""
         try:
             self.proposer.observe(observation)  # type: ignore[attr-defined]  # looked for in __init__
         except Exception as error:  # whatever a foreign proposer raises
             for request in requests:
                 self._disable(request, self.proposer, f"observe raised {type(error).__name__}: {error}")
+            return False
+        return True
 
     def observe_step(self, cost: StepCost) -> None:
         """Tell the controller what a step took; one that fails here is not told again."""

@@ -90,7 +90,7 @@ class Engine:
         self.pool = BlockPool(
             self.runner.num_blocks, config.cache.block_size, enable_prefix_caching=config.cache.enable_prefix_caching
         )
-        self.scheduler = Scheduler(config.scheduler, self.pool, recomputes_last_block=needs.lookahead > 0)
+        self.scheduler = Scheduler(config.scheduler, self.pool, lookahead=needs.lookahead)
         num_kv_tokens = self.pool.num_blocks * self.pool.block_size
         self._admission = Admission(loaded, max_model_len, num_kv_tokens, config.seed)
         self.events: list[StepEvent] = []
@@ -182,8 +182,8 @@ class Engine:
 
         outcomes, kept = self._commit(plan, spans, sampled, logits)
         before_observe = time.perf_counter()
-        if self.drafter.observes:
-            self.drafter.observe(*observation(kept, batch))
+        if self.drafter.observes and not self.drafter.observe(*observation(kept, batch)):
+            self.pool.reset_prefix_cache()  # the step's blocks lack the drafter's K/V
         self._forget()
         after_observe = time.perf_counter()
         outputs = self._outputs(sampled)

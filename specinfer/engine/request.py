@@ -109,10 +109,14 @@ class Request:
         self._tokens[self.num_tokens : end] = token_ids
         self.num_tokens = end
 
-    def block_hashes(self, num_blocks: int, block_size: int) -> list[bytes]:
-        """Chained hashes of the first `num_blocks` blocks, which must be full of committed tokens."""
-        assert num_blocks * block_size <= self.num_tokens
+    def block_hashes(self, num_blocks: int, block_size: int, lookahead: int = 0) -> list[bytes]:
+        """Chained hashes of the first `num_blocks` blocks, which must be full of committed tokens.
+
+        lookahead: so many tokens behind each block are hashed with it.
+        """
+        assert num_blocks * block_size + (lookahead if num_blocks else 0) <= self.num_tokens
         for index in range(len(self._block_hashes), num_blocks):
             parent = self._block_hashes[-1] if index else self._salt
-            self._block_hashes.append(hash_block(parent, self._tokens[index * block_size : (index + 1) * block_size]))
+            tokens = self._tokens[index * block_size : (index + 1) * block_size + lookahead]
+            self._block_hashes.append(hash_block(parent, tokens))
         return self._block_hashes[:num_blocks]

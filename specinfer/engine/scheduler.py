@@ -53,13 +53,11 @@ class StepPlan:
 class Scheduler:
     """Keeps the queues and the block tables."""
 
-    def __init__(self, config: SchedulerConfig, pool: BlockPool, *, recomputes_last_block: bool = False) -> None:
-        """recomputes_last_block: the end of a prefix hit is computed again, for a drafter whose own K/V there depends
-        on the token behind the block.
-        """
+    def __init__(self, config: SchedulerConfig, pool: BlockPool, *, lookahead: int = 0) -> None:
+        """lookahead: tokens behind a block that a drafter's K/V in it depends on; they are a part of what it is known by."""
         self.config = config
         self.pool = pool
-        self.recomputes_last_block = recomputes_last_block
+        self.lookahead = lookahead
         self.waiting: list[Request] = []
         self.running: list[Request] = []
         self._num_steps = 0
@@ -157,8 +155,7 @@ class Scheduler:
         if not self.pool.enable_prefix_caching or request.params.prompt_logprobs is not None:
             return []
         num_full = (request.num_tokens - 1) // self.pool.block_size
-        found = self.pool.match(request.block_hashes(num_full, self.pool.block_size))
-        return found[:-1] if self.recomputes_last_block else found
+        return self.pool.match(request.block_hashes(num_full, self.pool.block_size, self.lookahead))
 
     def _sort_waiting(self) -> None:
         aging = self.config.priority_aging_steps
@@ -181,7 +178,7 @@ class Scheduler:
         if self.pool.enable_prefix_caching:
             first = row.start // self.pool.block_size
             num_full = request.num_computed_tokens // self.pool.block_size
-            hashes = request.block_hashes(num_full, self.pool.block_size)
+            hashes = request.block_hashes(num_full, self.pool.block_size, self.lookahead)
             for index in range(first, num_full):
                 self.pool.publish(request.block_ids[index], hashes[index])
 

@@ -76,7 +76,7 @@ class DraftResources:
     """Hidden states that are captured at every step: i is what enters layer i, AFTER_FINAL_NORM what the head reads"""
     claims: list[KVClaim] = field(default_factory=list)
     lookahead: int = 0
-    """Tokens behind a slot that its drafter K/V depends on: the last block of a prefix hit is computed again if any"""
+    """Tokens behind a slot that its drafter K/V depends on: a cached block is found only where these follow it too"""
     extra_slots: int = 0
     """Slots beyond the draft's length that drafting itself writes to"""
 

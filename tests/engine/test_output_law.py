@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from specinfer import LLM, CacheConfig, EngineConfig, SamplingParams, SchedulerConfig
-from specinfer.protocols import LoadedModel, Randomness
+from specinfer import LLM, CacheConfig, Draft, EngineConfig, SamplingParams, SchedulerConfig
+from specinfer.protocols import DrawKey, LoadedModel, Purpose, Randomness
 from specinfer.testing.laws import BiasedVerifier, assert_same_law, output_law
 from specinfer.testing.models import tiny_loaded_model
 from specinfer.testing.proposers import SampledProposer, ScriptedProposer
@@ -142,3 +142,48 @@ def test_a_q_that_sums_to_one_only_nearly_keeps_the_law() -> None:
 def test_a_biased_verifier_is_caught(proposer: str) -> None:
     with pytest.raises(AssertionError, match="laws differ"):
         assert_same_law(_law(PROPOSERS[proposer](2), {}, verifier=BiasedVerifier()), _law(None, {}))
+
+
+def test_a_draft_that_its_own_tokens_make_long_is_cut_and_never_dropped_when_blocks_are_short() -> None:
+    """Whether it grows is decided before each draw, so any length is exact; what a full pool does to it must be too.
+
+    Beside it runs a request that takes every block but one; a dropped long draft would favour the tokens of short ones.
+    """
+
+    def law(tokens: list[int]) -> torch.Tensor:
+        return torch.tensor([0.5, 0.5], dtype=torch.float64)
+
+    class Growing(SampledProposer):
+        def propose(self, requests: Sequence[Any], num_draft_tokens: Sequence[int]) -> list[Any]:
+            drafts = super().propose(requests, [1] * len(requests))
+            return [
+                draft if draft is None or draft.token_ids[0] == 0 or length < 2 else self._second(request, draft)
+                for request, length, draft in zip(requests, num_draft_tokens, drafts, strict=True)
+            ]
+
+        def _second(self, request: Any, draft: Any) -> Any:
+            position = len(request.token_ids) - request.num_prompt_tokens + 1
+            q = self.law([])
+            token = self.context.randomness.categorical(q, DrawKey(request.seed, position, Purpose.DRAFT, 1))
+            return Draft([*draft.token_ids, token], probs=torch.stack([draft.probs[0], q]))
+
+    loaded = _loaded(2)
+    tight = EngineConfig(cache=CacheConfig(block_size=1, num_blocks=9, enable_prefix_caching=False))
+    drawn = SamplingParams(max_tokens=4, seed=0, temperature=1.0)
+    beside = SamplingParams(max_tokens=4, temperature=0, num_draft_tokens=0)
+    lengths: set[int] = set()
+
+    def run(proposer: Callable[[], Any], config: EngineConfig) -> Callable[[Randomness], Sequence[int]]:
+        def one(randomness: Randomness) -> Sequence[int]:
+            llm = LLM(config, proposer(), loaded_model=loaded, randomness=randomness)
+            outputs = llm.generate([[0, 1, 0], [1, 1, 1]], [drawn, beside])
+            assert outputs[0].draft_error is None and outputs[0].error is None
+            lengths.update(len(event.draft_token_ids) for event in llm.take_events())
+            return outputs[0].outputs[0].token_ids
+
+        return one
+
+    plain = output_law(run(lambda: None, EngineConfig()))
+    lengths.clear()
+    assert_same_law(output_law(run(lambda: Growing(law=law, num_draft_tokens=2), tight)), plain)
+    assert 1 in lengths

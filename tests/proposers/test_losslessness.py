@@ -225,3 +225,50 @@ class Pauses:
     def observe(self, request: Any, num_draft_tokens: int, num_accepted_tokens: int) -> None: ...
 
     def stop(self, request_id: str) -> None: ...
+
+
+def test_a_request_that_fails_alone_ends_with_its_error_and_the_engine_goes_on() -> None:
+    """Nothing of the step stands then, for a drafter that reads hidden states either."""
+
+    def fail(prefix: Any, logits: Any) -> Any:
+        if len(prefix) == 2:
+            raise ValueError("no further")
+        return logits
+
+    for kind in ("eagle", "medusa"):
+        llm = LLM(SHAPES["roomy"], zoo.make(kind, "chain", vocab_size=8, num_draft_tokens=3), loaded_model=zoo.target(8))
+        params = SamplingParams(temperature=0, max_tokens=9, logits_processors=[fail], num_draft_tokens=0)
+        output = llm.generate(PROMPTS[0], params)[0]
+        assert "no further" in str(output.error) and len(output.outputs[0].token_ids) == 2
+        assert llm.generate(PROMPTS[1], PARAMS[0])[0].error is None
+
+
+def test_a_cached_block_is_known_by_the_token_behind_it_where_a_head_depends_on_it() -> None:
+    """Two prompts part exactly at a block's end; a third, like the second, must not get the first one's block."""
+    shared = [1, 2, 3, 1]
+    texts = [[*shared, 5, 5, 2, 6, 3], [*shared, 7, 0, 4, 4, 1], [*shared, 7, 0, 4, 4, 1, 2]]
+    params = SamplingParams(temperature=0, max_tokens=6)
+
+    def drafts(config: EngineConfig) -> list[list[int]]:
+        proposer = zoo.make("eagle", "first chain", vocab_size=8, num_draft_tokens=4)
+        llm = LLM(config, proposer, loaded_model=zoo.target(8))
+        for text in texts[:2]:
+            llm.generate(text, params)
+        llm.take_events()
+        llm.generate(texts[2], params)
+        return [event.draft_token_ids for event in llm.take_events()]
+
+    assert drafts(SHAPES["roomy"]) == drafts(SHAPES["no prefix cache"])
+
+
+def test_a_failing_observation_costs_drafts_and_leaves_no_half_made_block_behind() -> None:
+    proposer = zoo.make("eagle", "chain", vocab_size=8, num_draft_tokens=4)
+    llm = LLM(SHAPES["roomy"], proposer, loaded_model=zoo.target(8))
+    run_head = proposer._run
+    proposer._run = lambda stretches, states: 1 / 0
+    output = llm.generate(PROMPTS[0], PARAMS[0])[0]
+    assert "ZeroDivisionError" in str(output.draft_error)
+    proposer._run = run_head
+    again = llm.generate(PROMPTS[0], PARAMS[0])[0]
+    assert again.draft_error is None and again.stats.num_cached_tokens == 0
+    assert again.outputs[0].token_ids == output.outputs[0].token_ids

@@ -93,7 +93,8 @@ class MultiCandidateVerifier:
 
     So seeded outputs differ from plain decoding's. K_SEQ is for siblings drawn i.i.d. from one q: one of them stands at
     least as often as by RECURSIVE, and at least (1 - 1/e) times as often as by any exact rule. Other siblings are
-    judged by RECURSIVE.
+    judged by RECURSIVE. A draft that repeats an earlier output of the same explicit seed would share noise with this
+    one; `rejection` has no such case for one-hot drafts.
     """
 
     rule: SiblingRule = SiblingRule.RECURSIVE
