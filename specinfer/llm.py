@@ -65,7 +65,9 @@ class LLM:
             self.verifier,
             self.controller,
             proposer_name=registry.name_of("proposers", self.proposer),
-            load_model=lambda name: _load(dataclasses.replace(self.config, model=name, revision=None, max_model_len=None)),
+            load_model=lambda name: _load(
+                dataclasses.replace(self.config, model=name, revision=None, max_model_len=None)
+            ),
             randomness=randomness,
         )
         self._delivery = Delivery(self.engine)

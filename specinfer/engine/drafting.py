@@ -62,7 +62,7 @@ class Drafter:
         self._guard(request, self.controller, self.controller.observe, request, num_draft_tokens, num_accepted_tokens)
 
     def observe(self, observation: Observation, requests: Sequence[Request]) -> bool:
-        """Show the proposer what a step computed; one that fails here, so the answer, drafts no more for these requests."""
+        """Show the proposer what a step computed; whether it took it. One that fails drafts for them no more."""
         try:
             self.proposer.observe(observation)  # type: ignore[attr-defined]  # looked for in __init__
         except Exception as error:  # whatever a foreign proposer raises

@@ -54,7 +54,7 @@ class Scheduler:
     """Keeps the queues and the block tables."""
 
     def __init__(self, config: SchedulerConfig, pool: BlockPool, *, lookahead: int = 0) -> None:
-        """lookahead: tokens behind a block that a drafter's K/V in it depends on; they are a part of what it is known by."""
+        """lookahead: tokens behind a block that a drafter's K/V in it depends on; it is known by them too."""
         self.config = config
         self.pool = pool
         self.lookahead = lookahead

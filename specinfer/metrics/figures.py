@@ -74,7 +74,7 @@ BLOCK_EFFICIENCY = Figure(
 ALPHA = Figure(
     "alpha",
     "mean of min(1, p/q) over the tested draft tokens (accepted ones and the first rejected one of a step): an "
-    "unbiased estimate of E[sum over x of min(p(x), q(x))] where q is the law the tokens were drawn from, if tokens are "
+    "unbiased estimate of E[sum over x of min(p(x), q(x))] where q is the law the tokens were drawn from, if they are "
     "tested one by one; the verifier `block` judges a chain as a whole, which biases it upwards",
     "overlap",
     "tested",

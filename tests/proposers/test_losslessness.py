@@ -236,7 +236,9 @@ def test_a_request_that_fails_alone_ends_with_its_error_and_the_engine_goes_on()
         return logits
 
     for kind in ("eagle", "medusa"):
-        llm = LLM(SHAPES["roomy"], zoo.make(kind, "chain", vocab_size=8, num_draft_tokens=3), loaded_model=zoo.target(8))
+        llm = LLM(
+            SHAPES["roomy"], zoo.make(kind, "chain", vocab_size=8, num_draft_tokens=3), loaded_model=zoo.target(8)
+        )
         params = SamplingParams(temperature=0, max_tokens=9, logits_processors=[fail], num_draft_tokens=0)
         output = llm.generate(PROMPTS[0], params)[0]
         assert "no further" in str(output.error) and len(output.outputs[0].token_ids) == 2
