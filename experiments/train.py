@@ -36,6 +36,7 @@ from specinfer.config import EngineConfig
 from specinfer.errors import ConfigError
 from specinfer.metrics import table, totals
 from specinfer.metrics.figures import ACCEPTANCE_LENGTH_ALL, by_position
+from specinfer.models.eagle import usual_points
 from specinfer.models.transformers_model import TransformersModel
 from specinfer.protocols import LoadedModel, Proposer
 from specinfer.trackers.guard import GuardedTrackers
@@ -106,7 +107,6 @@ def train(config: Any) -> None:
         engine_config,
         make(config.responses),
         root=root,
-        recipe=recipe,
         num_held_out=settings.num_held_out,
         workload=workload,
     )
@@ -138,7 +138,6 @@ def prepare(
     responses: ResponseSettings,
     *,
     root: Path,
-    recipe: Recipe,
     num_held_out: int,
     workload: Any = None,
 ) -> TrainingData:
@@ -158,7 +157,7 @@ def prepare(
             print(f"{count} of {responses.num_conversations} conversations", flush=True)
         known = read_responses(path)
     if not (folder / INDEX).exists():
-        for count in write_features(model, known, recipe.points(model.num_layers), folder):
+        for count in write_features(model, known, usual_points(model.num_layers), folder):
             print(f"features of {count} of {len(known)} conversations", flush=True)
     features = read_features(folder)
     if len(features.response_starts) <= num_held_out:

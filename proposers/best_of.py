@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from proposers.combination import Combination, Parts, check_length
-from specinfer.errors import ConfigError
+from proposers.combination import Combination, Parts
+from specinfer.errors import ConfigError, check_count
 from specinfer.protocols import ProposerContext, RequestView
 from specinfer.types import Draft
 
@@ -70,7 +70,7 @@ class BestOfProposer(Combination):
     def __post_init__(self) -> None:
         """Raise ConfigError for values that cannot work."""
         self._check("best_of", self.proposers)
-        check_length("best_of.explore_every", self.explore_every, 0)
+        check_count("best_of.explore_every", self.explore_every, 0)
         if not self.proposers:
             raise ConfigError("best_of.proposers is empty; give the proposers to choose from")
         if not 0 <= self.decay < 1:

@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from proposers.combination import Combination, Parts, check_length, has_tokens, short_name, sourced
-from specinfer.errors import PluginError
+from proposers.combination import Combination, Parts, has_tokens, short_name, sourced
+from specinfer.errors import PluginError, check_count
 from specinfer.protocols import DraftResources, ProposerContext, RequestView
 from specinfer.types import Draft, SamplingParams
 
@@ -59,7 +59,7 @@ class CascadeProposer(Combination):
     def __post_init__(self) -> None:
         """Raise ConfigError for values that cannot work."""
         self._check("cascade", [self.first, self.second])
-        check_length("cascade.max_first_tokens", self.max_first_tokens, 1)
+        check_count("cascade.max_first_tokens", self.max_first_tokens, 1)
 
     def bind(self, context: ProposerContext) -> None:
         """Build and bind both; PluginError if the second one needs more than tokens."""

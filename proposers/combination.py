@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from specinfer.errors import ConfigError
+from specinfer.errors import ConfigError, check_count
 from specinfer.protocols import Observation, Proposer, ProposerContext, RequestView
 from specinfer.types import Draft
 
@@ -33,12 +33,6 @@ def sourced(draft: Draft, proposer: object) -> Draft:
 def has_tokens(draft: Draft | None) -> bool:
     """Whether there is anything to verify."""
     return draft is not None and len(draft.token_ids) > 0
-
-
-def check_length(name: str, value: Any, low: int) -> None:
-    """Raise ConfigError unless it is an integer of at least `low`."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < low:
-        raise ConfigError(f"{name} must be an integer of at least {low}, got {value!r}")
 
 
 @dataclass(slots=True)
@@ -105,7 +99,7 @@ class Combination:
 
     def _check(self, name: str, specs: Sequence[Any]) -> None:
         """Raise ConfigError for a length that cannot work or a part that is none."""
-        check_length(f"{name}.num_draft_tokens", self.num_draft_tokens, 0)
+        check_count(f"{name}.num_draft_tokens", self.num_draft_tokens, 0)
         for spec in specs:
             if not isinstance(spec, str) and not callable(getattr(spec, "propose", None)):
                 raise ConfigError(f"{name}: a part is a proposer or the name of one, got {spec!r}")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from proposers.growth import Growth
 from proposers.model_growth import ModelReader
 from proposers.vocabularies import same_vocabulary, shared_vocabulary
-from specinfer.errors import ConfigError
+from specinfer.errors import ConfigError, check_count
 from specinfer.kernels.rows import Stretch
 from specinfer.protocols import Observation, ProposerContext, RequestView
 from specinfer.types import Draft
@@ -36,8 +36,7 @@ class DraftModelProposer:
 
     def __post_init__(self) -> None:
         """Raise ConfigError for a length that cannot work."""
-        if isinstance(self.num_draft_tokens, bool) or self.num_draft_tokens < 0:
-            raise ConfigError(f"draft_model.num_draft_tokens must be at least 0, got {self.num_draft_tokens!r}")
+        check_count("draft_model.num_draft_tokens", self.num_draft_tokens, 0)
 
     def bind(self, context: ProposerContext) -> None:
         """Load the model, compare the vocabularies and claim its layers."""

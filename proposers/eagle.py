@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from proposers.growth import Branching, Growth, Vocabulary, grow
-from specinfer.errors import ConfigError
+from specinfer.errors import check_count
 from specinfer.kernels.metadata import ForwardBatch
 from specinfer.kernels.rows import Stretch, flat_batch
 from specinfer.kernels.torch_ops import paged_attention, write_kv
@@ -66,8 +66,7 @@ class EagleProposer:
 
     def __post_init__(self) -> None:
         """Raise ConfigError for a length that cannot work."""
-        if isinstance(self.num_draft_tokens, bool) or self.num_draft_tokens < 0:
-            raise ConfigError(f"eagle.num_draft_tokens must be at least 0, got {self.num_draft_tokens!r}")
+        check_count("eagle.num_draft_tokens", self.num_draft_tokens, 0)
 
     def bind(self, context: ProposerContext) -> None:
         """Load the head and check that it fits the target."""
@@ -169,11 +168,9 @@ class EagleProposer:
 
     def _run(self, stretches: Sequence[Stretch], states: Tensor) -> Tensor:
         batch = flat_batch(stretches, self._context.block_size, self._context.device)
-        embeds = self._head.embed_tokens(batch.token_ids) if self._head.embed_tokens else None
-        if embeds is None:
-            embeds = self._target.embed(batch.token_ids)
-        scale = self._head.shape.head_dim**-0.5
-        out: Tensor = self._head(embeds, states, batch.positions, _Paged(self._claim, batch, scale))
+        embed = self._head.embed_tokens or self._target.embed
+        attend = _Paged(self._claim, batch, self._head.shape.head_dim**-0.5)
+        out: Tensor = self._head(embed(batch.token_ids), states, batch.positions, attend)
         return out
 
     def _logits(self, out: Tensor) -> Tensor:

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from specinfer.errors import ConfigError
+from specinfer.errors import check_count
 from specinfer.kernels.rows import Stretch, tree_mask
 from specinfer.protocols import DrawKey, ProposerContext, Purpose, RequestView
 from specinfer.types import Draft
@@ -37,9 +36,7 @@ class Growth:
 
     def __post_init__(self) -> None:
         for name in ("tree_width", "tree_depth"):
-            value: Any = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ConfigError(f"growth.{name} must be an integer of at least 1, got {value!r}")
+            check_count(f"growth.{name}", getattr(self, name), 1)
 
     @property
     def is_tree(self) -> bool:
@@ -127,22 +124,24 @@ def grow(
     return _Chains(growth, context, vocabulary, branchings).grow(logits, advance)
 
 
-class _Chains:
+@dataclass
+class _Drafting:
+    """A batch of requests that are drafted for together."""
+
+    growth: Growth
+    context: ProposerContext
+    vocabulary: Vocabulary
+    branchings: Sequence[Branching]
+
+
+@dataclass
+class _Chains(_Drafting):
     """One token a depth for every request that goes on."""
 
-    def __init__(
-        self,
-        growth: Growth,
-        context: ProposerContext,
-        vocabulary: Vocabulary,
-        branchings: Sequence[Branching],
-    ) -> None:
-        self.context = context
-        self.vocabulary = vocabulary
-        self.branchings = branchings
-        self.drawn: list[list[int]] = [[] for _ in branchings]
-        self.laws: list[list[Tensor]] = [[] for _ in branchings]
-        self.is_sampled = [not growth.greedy and not b.request.params.is_greedy for b in branchings]
+    def __post_init__(self) -> None:
+        self.drawn: list[list[int]] = [[] for _ in self.branchings]
+        self.laws: list[list[Tensor]] = [[] for _ in self.branchings]
+        self.is_sampled = [not self.growth.greedy and not b.request.params.is_greedy for b in self.branchings]
 
     def grow(self, logits: Tensor, advance: Advance) -> list[Draft]:
         active = list(range(len(self.branchings)))
@@ -199,21 +198,12 @@ class _Candidate:
     """Its number among the expanded nodes, -1 while it is none"""
 
 
-class _Trees:
+@dataclass
+class _Trees(_Drafting):
     """EAGLE-2: the likeliest nodes of each level are continued, the likeliest of all are kept."""
 
-    def __init__(
-        self,
-        growth: Growth,
-        context: ProposerContext,
-        vocabulary: Vocabulary,
-        branchings: Sequence[Branching],
-    ) -> None:
-        self.growth = growth
-        self.context = context
-        self.vocabulary = vocabulary
-        self.branchings = branchings
-        self.candidates: list[list[_Candidate]] = [[] for _ in branchings]
+    def __post_init__(self) -> None:
+        self.candidates: list[list[_Candidate]] = [[] for _ in self.branchings]
 
     def grow(self, logits: Tensor, advance: Advance) -> list[Draft]:
         active = list(range(len(self.branchings)))

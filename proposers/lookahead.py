@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from specinfer.errors import ConfigError
+from specinfer.errors import check_count
 from specinfer.protocols import Observation, ProposerContext, RequestView
 from specinfer.types import Draft
 
@@ -115,9 +114,7 @@ class LookaheadProposer:
     def __post_init__(self) -> None:
         """Raise ConfigError for sizes that cannot work."""
         for name, low in (("num_draft_tokens", 0), ("window", 1), ("ngram_size", 2), ("max_candidates", 1)):
-            value: Any = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < low:
-                raise ConfigError(f"lookahead.{name} must be an integer of at least {low}, got {value!r}")
+            check_count(f"lookahead.{name}", getattr(self, name), low)
 
     def bind(self, context: ProposerContext) -> None:
         """Begin without windows; the target's choices come through `observe`."""

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from specinfer.errors import ConfigError, UnsupportedModelError
+from specinfer.errors import ConfigError, UnsupportedModelError, check_count
 from specinfer.models.medusa import MedusaHeads, read_medusa
 from specinfer.models.packed_linear import pack_linears
 from specinfer.protocols import (
@@ -52,9 +52,7 @@ class MedusaProposer:
     def __post_init__(self) -> None:
         """Raise ConfigError for numbers that cannot work."""
         for name, low in (("num_draft_tokens", 0), ("tree_width", 1)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or value < low:
-                raise ConfigError(f"medusa.{name} must be at least {low}, got {value!r}")
+            check_count(f"medusa.{name}", getattr(self, name), low)
 
     def bind(self, context: ProposerContext) -> None:
         """Load the heads and check that they fit the target."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from specinfer.errors import ConfigError
+from specinfer.errors import ConfigError, check_count
 from specinfer.protocols import ProposerContext, RequestView
 from specinfer.types import Draft
 
@@ -46,9 +46,7 @@ class NgramProposer:
     def __post_init__(self) -> None:
         """Raise ConfigError for lengths that cannot work."""
         for name, low in (("num_draft_tokens", 0), ("min_lookup", 1), ("max_lookup", 1)):
-            value: Any = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < low:
-                raise ConfigError(f"ngram.{name} must be an integer of at least {low}, got {value!r}")
+            check_count(f"ngram.{name}", getattr(self, name), low)
         if self.max_lookup < self.min_lookup:
             raise ConfigError(
                 f"ngram.max_lookup={self.max_lookup} is less than min_lookup={self.min_lookup}: "

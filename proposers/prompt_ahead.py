@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from specinfer.errors import ConfigError, RequestError
+from specinfer.errors import ConfigError, RequestError, check_count
 from specinfer.protocols import ProposerContext, RequestView
 from specinfer.types import Draft
 
@@ -93,9 +92,7 @@ class PromptAheadProposer:
     def __post_init__(self) -> None:
         """Raise ConfigError for lengths that cannot work."""
         for name, low in (("num_draft_tokens", 0), ("min_lookup", 1), ("max_lookup", 1)):
-            value: Any = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < low:
-                raise ConfigError(f"prompt_ahead.{name} must be an integer of at least {low}, got {value!r}")
+            check_count(f"prompt_ahead.{name}", getattr(self, name), low)
         if self.max_lookup < self.min_lookup:
             raise ConfigError(
                 f"prompt_ahead.max_lookup={self.max_lookup} is less than min_lookup={self.min_lookup}: "

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from proposers.growth import Growth, Vocabulary
 from proposers.model_growth import ModelReader
 from proposers.vocabularies import VocabularyMap
-from specinfer.errors import ConfigError, UnsupportedModelError
+from specinfer.errors import ConfigError, UnsupportedModelError, check_count
 from specinfer.protocols import HiddenStateModel, ProposerContext, RequestView
 from specinfer.types import Draft
 
@@ -31,9 +31,7 @@ class SelfDraftProposer:
     def __post_init__(self) -> None:
         """Raise ConfigError for numbers that cannot work."""
         for name, low in (("num_layers", 1), ("num_draft_tokens", 0)):
-            value = getattr(self, name)
-            if isinstance(value, bool) or value < low:
-                raise ConfigError(f"self_draft.{name} must be at least {low}, got {value!r}")
+            check_count(f"self_draft.{name}", getattr(self, name), low)
 
     def bind(self, context: ProposerContext) -> None:
         """Cut the target behind its first layers, and ask for slots to draft in."""

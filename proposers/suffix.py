@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from specinfer.errors import ConfigError
+from specinfer.errors import ConfigError, check_count
 from specinfer.protocols import ProposerContext, RequestView
 from specinfer.types import Draft
 
@@ -45,11 +45,9 @@ class SuffixProposer:
     def __post_init__(self) -> None:
         """Raise ConfigError for values that cannot work."""
         for name, low in (("num_draft_tokens", 0), ("max_depth", 2), ("max_bytes", 0)):
-            value: Any = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < low:
-                raise ConfigError(f"suffix.{name} must be an integer of at least {low}, got {value!r}")
+            check_count(f"suffix.{name}", getattr(self, name), low)
         for name in ("factor", "offset", "min_ratio"):
-            value = getattr(self, name)
+            value: Any = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e6:
                 raise ConfigError(f"suffix.{name} must be a number below 1e6, got {value!r}")
         if self.factor < 0:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from specinfer.errors import ConfigError
+from specinfer.errors import ConfigError, check_count
 
 
 class SchedulingPolicy(Enum):
@@ -17,11 +17,6 @@ class SchedulingPolicy(Enum):
 
     FCFS = "fcfs"
     PRIORITY = "priority"
-
-
-def _check_at_least(name: str, value: int | None, low: int) -> None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < low):
-        raise ConfigError(f"{name} must be an integer of at least {low}, got {value!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,9 +29,9 @@ class CacheConfig:
     enable_prefix_caching: bool = True
 
     def __post_init__(self) -> None:
-        _check_at_least("cache.block_size", self.block_size, 1)
-        _check_at_least("cache.num_blocks", self.num_blocks, 1)
-        _check_at_least("cache.kv_memory_bytes", self.kv_memory_bytes, 1)
+        check_count("cache.block_size", self.block_size, 1)
+        check_count("cache.num_blocks", self.num_blocks, 1, optional=True)
+        check_count("cache.kv_memory_bytes", self.kv_memory_bytes, 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,9 +48,9 @@ class SchedulerConfig:
     priority_aging_steps: int | None = 1000
 
     def __post_init__(self) -> None:
-        _check_at_least("scheduler.max_num_seqs", self.max_num_seqs, 1)
-        _check_at_least("scheduler.max_num_batched_tokens", self.max_num_batched_tokens, 1)
-        _check_at_least("scheduler.priority_aging_steps", self.priority_aging_steps, 1)
+        check_count("scheduler.max_num_seqs", self.max_num_seqs, 1)
+        check_count("scheduler.max_num_batched_tokens", self.max_num_batched_tokens, 1)
+        check_count("scheduler.priority_aging_steps", self.priority_aging_steps, 1, optional=True)
         if self.max_num_batched_tokens < self.max_num_seqs:
             raise ConfigError(
                 f"scheduler.max_num_batched_tokens={self.max_num_batched_tokens} is less than max_num_seqs="
@@ -92,6 +87,6 @@ class EngineConfig:
             raise ConfigError(f"model must be a name or a path, got {self.model!r}")
         if self.dtype not in {"auto", "float64", "float32", "bfloat16", "float16"}:
             raise ConfigError(f"dtype must be auto, float64, float32, bfloat16 or float16, got {self.dtype!r}")
-        _check_at_least("max_model_len", self.max_model_len, 2)
-        _check_at_least("num_threads", self.num_threads, 1)
-        _check_at_least("seed", self.seed, 0)
+        check_count("max_model_len", self.max_model_len, 2, optional=True)
+        check_count("num_threads", self.num_threads, 1, optional=True)
+        check_count("seed", self.seed, 0)

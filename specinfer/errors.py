@@ -4,6 +4,8 @@ Every error here is a ValueError, names the offending value and says the way out
 assertions instead: they are our faults, not the user's.
 """
 
+from __future__ import annotations
+
 
 class SpecinferError(ValueError):
     """Root of the errors that a user can mend."""
@@ -23,3 +25,12 @@ class UnsupportedModelError(SpecinferError):
 
 class PluginError(SpecinferError):
     """A plugin that is unknown, fails to import, or broke its protocol."""
+
+
+def check_count(name: str, value: object, low: int, *, optional: bool = False) -> None:
+    """Raise ConfigError, naming the field, unless `value` is an integer of at least `low` (or None, if optional)."""
+    if value is None and optional:
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or value < low:
+        wanted = "None or an integer" if optional else "an integer"
+        raise ConfigError(f"{name} must be {wanted} of at least {low}, got {value!r}")

@@ -47,16 +47,17 @@ class TextBatch:
 
 def text_batch(
     features: Features,
-    is_covered: NDArray[np.bool_],
     numbers: Sequence[int],
     num_steps: int,
     device: torch.device,
     *,
+    is_covered: NDArray[np.bool_] | None = None,
     reads_final: bool = False,
 ) -> TextBatch:
-    """Gather conversations; `is_covered` [num_tokens] says where the target's choice is a draft token.
+    """Gather conversations.
 
-    reads_final: the states are those behind the final norm (EAGLE-1).
+    is_covered: [num_tokens], where the target's choice is a draft token; None for everywhere. reads_final: the
+    states are those behind the final norm (EAGLE-1).
     """
     starts, ends = features.starts[list(numbers)], features.starts[[n + 1 for n in numbers]]
     lengths = ends - starts
@@ -80,7 +81,7 @@ def text_batch(
         labels=tensor(features.final[label_places].astype(np.float32)),
         bases=tensor(bases),
         num_left=tensor(num_left),
-        covered=tensor(is_covered[label_places]),
+        covered=tensor(np.ones_like(label_places, dtype=bool) if is_covered is None else is_covered[label_places]),
     )
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from experiments.training.responses import Response
 from specinfer.errors import ConfigError
-from specinfer.kernels.metadata import ForwardBatch
+from specinfer.kernels.rows import Stretch, flat_batch, new_cache
 from specinfer.protocols import AFTER_FINAL_NORM, HiddenStateModel
 
 INDEX = "index.json"
@@ -118,29 +118,8 @@ def read_texts(
     model: HiddenStateModel, texts: Sequence[Sequence[int]], points: Sequence[int]
 ) -> dict[int, torch.Tensor]:
     """Hidden states of whole texts, [sum of lengths, hidden_size] a point, through a cache made for this once."""
-    lengths = [len(text) for text in texts]
-    positions = torch.cat([torch.arange(length) for length in lengths]).to(model.device)
-    size = max(lengths)
-    slots = torch.cat([torch.arange(length) + row * size for row, length in enumerate(lengths)]).to(model.device)
-    batch = ForwardBatch(
-        token_ids=torch.tensor([token for text in texts for token in text], device=model.device),
-        positions=positions,
-        slot_mapping=slots,
-        logits_rows=torch.zeros(1, dtype=torch.int64, device=model.device),
-        query_lens=lengths,
-        context_lens=lengths,
-        block_tables=[[row] for row in range(len(texts))],
-        block_size=size,
-        hidden_points=tuple(points),
-    )
-    options: dict[str, Any] = {"dtype": model.dtype, "device": model.device}
-    num_slots = size * len(texts)
-    kv_cache = [
-        (
-            torch.zeros(num_slots, spec.num_kv_heads, spec.key_dim, **options),
-            torch.zeros(num_slots, spec.num_kv_heads, spec.value_dim, **options),
-        )
-        for spec in model.kv_layers
-    ]
-    model.forward(batch, kv_cache)
+    size = max(map(len, texts))
+    stretches = [Stretch(np.array(text, dtype=np.int64), 0, [row]) for row, text in enumerate(texts)]
+    batch = flat_batch(stretches, size, model.device, tuple(points))
+    model.forward(batch, new_cache(model.kv_layers, size * len(texts), model.dtype, model.device))
     return batch.hidden

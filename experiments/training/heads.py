@@ -37,9 +37,6 @@ class MedusaRecipe:
 
     dense: Sequence[str] = field(default=(), init=False, repr=False, compare=False)
 
-    def points(self, num_layers: int) -> tuple[int, ...]:
-        return 2, num_layers // 2, num_layers - 3
-
     def module(self, data: TrainingData) -> MedusaHeads:
         vocab_size, hidden_size = data.embedding.shape
         return MedusaHeads(
@@ -114,9 +111,6 @@ class DraftModelRecipe:
     num_entropy_tokens: int = 8192
 
     dense: Sequence[str] = field(default=("model.embed_tokens", "lm_head"), init=False, repr=False, compare=False)
-
-    def points(self, num_layers: int) -> tuple[int, ...]:
-        return 2, num_layers // 2, num_layers - 3
 
     def module(self, data: TrainingData) -> nn.Module:
         import copy

@@ -20,13 +20,11 @@ from experiments.training.eagle import accepted_lengths, feature_loss, soft_loss
 from experiments.training.start import eagle1_from_target, eagle3_from_target
 from proposers.eagle import EagleProposer
 from specinfer.errors import ConfigError
-from specinfer.models.eagle import EagleHead, EagleKind, EagleShape
+from specinfer.models.eagle import EagleHead, EagleKind, EagleShape, usual_points
 from specinfer.models.eagle_export import write_head
 from specinfer.protocols import AFTER_FINAL_NORM, Proposer
 
 Loss = tuple[Tensor, dict[str, float]]
-NOISE = 0.2
-"""Half the width of the uniform noise on EAGLE-1's states while training (Li et al. 2024, appendix)"""
 
 
 class Recipe(Protocol):
@@ -35,10 +33,6 @@ class Recipe(Protocol):
     name: str
     dense: Sequence[str]
     """Name prefixes of matrices that are tables of rows, for the optimiser"""
-
-    def points(self, num_layers: int) -> tuple[int, ...]:
-        """The target's states that it reads, beside the one behind the final norm."""
-        ...
 
     def module(self, data: TrainingData) -> nn.Module:
         """The untrained module."""
@@ -59,11 +53,6 @@ class Recipe(Protocol):
     def proposer(self, folder: Path, num_draft_tokens: int) -> Proposer:
         """What drafts with an export."""
         ...
-
-
-def usual_points(num_layers: int) -> tuple[int, ...]:
-    """EAGLE-3's: the states that enter a low, a middle and a high layer."""
-    return 2, num_layers // 2, num_layers - 3
 
 
 def _shape(data: TrainingData, kind: EagleKind, draft_vocab_size: int) -> EagleShape:
@@ -111,9 +100,6 @@ class Eagle3Recipe:
             if getattr(self, name) < 1:
                 raise ConfigError(f"recipe.{name} must be at least 1, got {getattr(self, name)}")
 
-    def points(self, num_layers: int) -> tuple[int, ...]:
-        return usual_points(num_layers)
-
     def module(self, data: TrainingData) -> EagleHead:
         token_ids = data.frequent(self.draft_vocab_size).token_ids
         return eagle3_from_target(data.weights, _shape(data, EagleKind.EAGLE3, len(token_ids)), token_ids)
@@ -121,7 +107,7 @@ class Eagle3Recipe:
     def loss(self, module: EagleHead, data: TrainingData, numbers: Sequence[int], step: int) -> Loss:
         tokens = data.frequent(self.draft_vocab_size)
         num_steps = self.num_steps if step % self.unroll_every == 0 else 1
-        batch = text_batch(data.features, tokens.covers, numbers, num_steps, _device(module))
+        batch = text_batch(data.features, numbers, num_steps, _device(module), is_covered=tokens.covers)
         torch.manual_seed(step)
         functional.dropout(batch.states, self.dropout, inplace=True)
         outputs = unroll(module, data.embedding, batch, num_steps)
@@ -132,8 +118,7 @@ class Eagle3Recipe:
     def accepted(
         self, module: EagleHead, data: TrainingData, numbers: Sequence[int], num_steps: int
     ) -> list[list[int]]:
-        covers = data.frequent(1).covers  # not read here
-        batch = text_batch(data.features, covers, numbers, num_steps, _device(module))
+        batch = text_batch(data.features, numbers, num_steps, _device(module))
         outputs = unroll(module, data.embedding, batch, num_steps)
         return accepted_lengths(outputs, lambda out: module.draft_to_target[module.draft_logits(out).argmax(-1)], batch)
 
@@ -147,25 +132,25 @@ class Eagle3Recipe:
 
 @dataclass(kw_only=True)
 class Eagle1Recipe:
-    """EAGLE-1 and EAGLE-2: regression on the next state, and a little cross-entropy. noise: on the states."""
+    """EAGLE-1 and EAGLE-2: regression on the next state, and a little cross-entropy.
+
+    noise: half the width of the uniform noise on the states (0.2 in the paper).
+    """
 
     name: str = field(default="eagle1", init=False)
     entropy_weight: float = 0.1
-    noise: float = NOISE
+    noise: float = 0.2
     num_entropy_tokens: int = 8192
     layout: str = "eagle"
 
     dense: Sequence[str] = field(default=(), init=False, repr=False, compare=False)
-
-    def points(self, num_layers: int) -> tuple[int, ...]:
-        return usual_points(num_layers)
 
     def module(self, data: TrainingData) -> EagleHead:
         return eagle1_from_target(data.weights, _shape(data, EagleKind.EAGLE1, len(data.embedding)))
 
     def loss(self, module: EagleHead, data: TrainingData, numbers: Sequence[int], step: int) -> Loss:
         tokens = data.frequent(self.num_entropy_tokens)
-        batch = text_batch(data.features, tokens.covers, numbers, 1, _device(module), reads_final=True)
+        batch = text_batch(data.features, numbers, 1, _device(module), is_covered=tokens.covers, reads_final=True)
         generator = torch.Generator().manual_seed(step)
         batch.states.add_((torch.rand(batch.states.shape, generator=generator) * 2 - 1) * self.noise)
         outputs = unroll(module, data.embedding, batch, 1)
@@ -177,8 +162,7 @@ class Eagle1Recipe:
     def accepted(
         self, module: EagleHead, data: TrainingData, numbers: Sequence[int], num_steps: int
     ) -> list[list[int]]:
-        covers = data.frequent(1).covers  # not read here
-        batch = text_batch(data.features, covers, numbers, num_steps, _device(module), reads_final=True)
+        batch = text_batch(data.features, numbers, num_steps, _device(module), reads_final=True)
         outputs = unroll(module, data.embedding, batch, num_steps)
         return accepted_lengths(outputs, lambda out: (out @ data.head.T).argmax(-1), batch)
 

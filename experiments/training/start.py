@@ -1,6 +1,6 @@
 """What does a head know before it is trained?
 
-As much of the target as fits. Always true: the starting weights are a function of the target and the seed.
+As much of the target as fits. Always true: the starting weights are a function of the target.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def eagle1_from_target(weights: Mapping[str, Tensor], shape: EagleShape) -> Eagl
     last = f"model.layers.{_num_layers(weights) - 1}."
     size = shape.hidden_size
     with torch.no_grad():
-        head.fc.weight.normal_(std=0.02)
+        head.fc.weight.normal_(std=0.02, generator=torch.Generator().manual_seed(0))
         head.fc.weight[:, -size:] = torch.eye(size)
         head.fc.bias.zero_()
         scale = weights[f"{last}input_layernorm.weight"] / weights["model.norm.weight"]

@@ -17,7 +17,7 @@ from typing import Any
 
 from torch import Tensor
 
-from specinfer.errors import ConfigError
+from specinfer.errors import ConfigError, check_count
 from specinfer.protocols import EngineLoad, RequestView
 
 
@@ -37,9 +37,7 @@ class ConfidenceController:
         is_number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
         if not is_number or not math.isfinite(threshold) or not 0 <= threshold <= 1:
             raise ConfigError(f"controller.threshold must be a number from 0 to 1, got {threshold!r}")
-        length = self.length
-        if length is not None and (isinstance(length, bool) or not isinstance(length, int) or length < 0):
-            raise ConfigError(f"controller.length must be None or an integer of at least 0, got {length!r}")
+        check_count("controller.length", self.length, 0, optional=True)
 
     def num_draft_tokens(self, request: RequestView, load: EngineLoad) -> int | None:
         return self.length

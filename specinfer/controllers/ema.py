@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from specinfer.errors import ConfigError
+from specinfer.errors import ConfigError, check_count
 from specinfer.protocols import EngineLoad, RequestView
 
 
@@ -55,9 +55,7 @@ class EmaController:
         if self.low > self.high:
             raise ConfigError(f"controller.low={self.low} exceeds controller.high={self.high}: swap them")
         for name in ("min_length", "max_length", "initial_length", "probe_interval"):
-            count: Any = getattr(self, name)
-            if isinstance(count, bool) or not isinstance(count, int) or count < 1:
-                raise ConfigError(f"controller.{name} must be an integer of at least 1, got {count!r}")
+            check_count(f"controller.{name}", getattr(self, name), 1)
         if not self.min_length <= self.initial_length <= self.max_length:
             raise ConfigError(
                 f"controller.initial_length={self.initial_length} must lie between min_length={self.min_length} "

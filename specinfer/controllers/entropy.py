@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specinfer.errors import ConfigError
+from specinfer.errors import ConfigError, check_count
 from specinfer.protocols import EngineLoad, RequestView
 
 
@@ -33,9 +33,7 @@ class EntropyController:
         is_number = isinstance(max_entropy, int | float) and not isinstance(max_entropy, bool)
         if not is_number or not math.isfinite(max_entropy) or max_entropy < 0:
             raise ConfigError(f"controller.max_entropy must be a finite number of at least 0, got {max_entropy!r}")
-        length = self.length
-        if length is not None and (isinstance(length, bool) or not isinstance(length, int) or length < 0):
-            raise ConfigError(f"controller.length must be None or an integer of at least 0, got {length!r}")
+        check_count("controller.length", self.length, 0, optional=True)
 
     def num_draft_tokens(self, request: RequestView, load: EngineLoad) -> int | None:
         return self.length

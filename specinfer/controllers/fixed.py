@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specinfer.errors import ConfigError
+from specinfer.errors import check_count
 from specinfer.protocols import EngineLoad, RequestView
 
 
@@ -19,9 +19,7 @@ class FixedController:
 
     def __post_init__(self) -> None:
         """Raise ConfigError unless `length` is None or a count."""
-        length = self.length
-        if length is not None and (isinstance(length, bool) or not isinstance(length, int) or length < 0):
-            raise ConfigError(f"controller.length must be None or an integer of at least 0, got {length!r}")
+        check_count("controller.length", self.length, 0, optional=True)
 
     def num_draft_tokens(self, request: RequestView, load: EngineLoad) -> int | None:
         return self.length

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from specinfer.controllers.goodput_tables import Acceptance, CostTable
-from specinfer.errors import ConfigError
+from specinfer.errors import ConfigError, check_count
 from specinfer.protocols import EngineLoad, RequestView, StepCost
 
 FIRST_TRIALS = 3.0
@@ -76,9 +76,7 @@ class GoodputController:
     def __post_init__(self) -> None:
         """Raise ConfigError for the first field out of its range."""
         for name, low in (("max_length", 0), ("warmup", 1), ("revisit_interval", 1)):
-            count: Any = getattr(self, name)
-            if isinstance(count, bool) or not isinstance(count, int) or count < low:
-                raise ConfigError(f"controller.{name} must be an integer of at least {low}, got {count!r}")
+            check_count(f"controller.{name}", getattr(self, name), low)
         for name in ("decay", "exploration"):
             share: Any = getattr(self, name)
             if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share < 1:

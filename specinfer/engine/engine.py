@@ -31,11 +31,12 @@ from specinfer.engine.request import Request
 from specinfer.engine.runner import Runner
 from specinfer.engine.scheduler import ScheduledRow, Scheduler, StepPlan
 from specinfer.engine.verification import SampledRow, verify_rows
-from specinfer.errors import RequestError
+from specinfer.errors import RequestError, UnsupportedModelError
 from specinfer.events import StepEvent
 from specinfer.protocols import (
     DraftController,
     EngineLoad,
+    HiddenStateModel,
     LoadedModel,
     Proposer,
     ProposerContext,
@@ -86,6 +87,8 @@ class Engine:
         self.drafter = Drafter(proposer, controller, context)
         needs = self.drafter.resources
         self._hidden_points = tuple(sorted(needs.hidden_points))
+        if self._hidden_points and not isinstance(loaded.model, HiddenStateModel):
+            raise UnsupportedModelError(f"{loaded.model.name} shows no hidden states; {proposer_name} reads them")
         self.runner = Runner(loaded.model, config.cache, needs.claims, kv_cache)
         self.pool = BlockPool(
             self.runner.num_blocks, config.cache.block_size, enable_prefix_caching=config.cache.enable_prefix_caching

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from specinfer.kernels.metadata import ForwardBatch, TreeMask
+from specinfer.protocols import KVLayerSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,17 @@ def flat_batch(
         trees=[s.tree for s in stretches] if any(s.tree is not None for s in stretches) else [],
         hidden_points=hidden_points,
     )
+
+
+def new_cache(
+    specs: Sequence[KVLayerSpec], num_slots: int, dtype: torch.dtype, device: torch.device
+) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """A cache of zeros, a (K, V) pair a layer, for a forward beside the engine's own."""
+
+    def zeros(spec: KVLayerSpec, dim: int) -> torch.Tensor:
+        return torch.zeros(num_slots, spec.num_kv_heads, dim, dtype=dtype, device=device)
+
+    return [(zeros(spec, spec.key_dim), zeros(spec, spec.value_dim)) for spec in specs]
 
 
 def tree_mask(parents: Sequence[int], positions: Sequence[int], num_queries: int, device: torch.device) -> TreeMask:

@@ -22,6 +22,11 @@ Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 """(q [n, num_heads, dim], k [n, num_kv_heads, dim], v likewise), rotated -> attended [n, num_heads, dim]"""
 
 
+def usual_points(num_layers: int) -> tuple[int, int, int]:
+    """The states that an EAGLE-3 head reads unless it says otherwise: those entering a low, a middle, a high layer."""
+    return 2, num_layers // 2, num_layers - 3
+
+
 class EagleKind(Enum):
     """Which of the two families of heads."""
 

@@ -19,7 +19,7 @@ from typing import Any
 from torch import Tensor
 
 from specinfer.errors import ConfigError, UnsupportedModelError
-from specinfer.models.eagle import EagleHead, EagleKind, EagleShape
+from specinfer.models.eagle import EagleHead, EagleKind, EagleShape, usual_points
 from specinfer.models.eagle_weights import VocabularyMap, fill, map_fault, mapped_ids, read_tensors
 from specinfer.protocols import AFTER_FINAL_NORM, CausalModel, HiddenStateModel
 
@@ -127,7 +127,7 @@ class Checkpoint:
 
 def layer_id_convention(ids: list[int], num_layers: int) -> LayerIds | None:
     """The convention under which `ids` are EAGLE-3's usual layers, {2, L//2, L-3} entered; None where it is neither."""
-    usual = [2, num_layers // 2, num_layers - 3]
+    usual = list(usual_points(num_layers))
     if ids == usual:
         return LayerIds.INPUT_OF
     return LayerIds.OUTPUT_OF if ids == [i - 1 for i in usual] else None
@@ -219,7 +219,7 @@ def _rope_theta(checkpoint: Checkpoint) -> float:
 def _points(checkpoint: Checkpoint, num_layers: int, reading: EagleReading) -> tuple[int, ...]:
     ids = checkpoint.named_layers
     if ids is None:
-        return (2, num_layers // 2, num_layers - 3)
+        return usual_points(num_layers)
     points = tuple(i + 1 if reading.layer_ids is LayerIds.OUTPUT_OF else i for i in ids)
     if any(not 0 <= point <= num_layers for point in points):
         raise ConfigError(f"{checkpoint.folder} reads layers {ids}, but the target has {num_layers}")

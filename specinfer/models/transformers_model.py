@@ -17,6 +17,7 @@ from torch import Tensor
 
 from specinfer.errors import UnsupportedModelError
 from specinfer.kernels.metadata import ForwardBatch
+from specinfer.kernels.rows import Stretch, flat_batch, new_cache
 from specinfer.models.inside import Inside, capture
 from specinfer.models.packed_linear import pack_linears
 from specinfer.models.paged import ATTENTION_NAME, LayerProbe, PagedContext, register
@@ -54,6 +55,8 @@ class TransformersModel:
         plain_attention = "sdpa" if getattr(hf_model, "_supports_sdpa", False) else "eager"
         token_ids = torch.randint(self.vocab_size, (_CHECK_LEN,), generator=torch.Generator().manual_seed(0))
         token_ids = token_ids[: self.max_model_len].to(self.device)
+        self._inside = Inside.of(hf_model, text_config.num_hidden_layers)
+        self.num_layers = int(text_config.num_hidden_layers)
         with torch.inference_mode():
             hf_model.set_attn_implementation(plain_attention)
             expected = hf_model(input_ids=token_ids[None], use_cache=False).logits[0]
@@ -63,10 +66,6 @@ class TransformersModel:
             self._specs = _probe(name, hf_model, token_ids[:1], text_config)
             self._cache_index = {layer_idx: i for i, layer_idx in enumerate(sorted(self._specs))}
             self._check(token_ids, expected)
-
-        self._inside = Inside.of(hf_model, text_config.num_hidden_layers)
-        self.num_layers = int(text_config.num_hidden_layers)
-        self.hidden_size = int(text_config.hidden_size)
 
     @property
     def kv_layers(self) -> Sequence[KVLayerSpec]:
@@ -94,6 +93,12 @@ class TransformersModel:
                 f"that read hidden states cannot be used with it"
             )
         return self._inside
+
+    @property
+    def hidden_size(self) -> int:
+        """Width of its states; UnsupportedModelError where it hides them, found out while a drafter binds."""
+        assert self.inside
+        return int(self.hf_config.hidden_size)
 
     @torch.inference_mode()
     def embed(self, token_ids: Tensor) -> Tensor:
@@ -136,42 +141,22 @@ class TransformersModel:
         """Feed a short text in two chunks and compare every second position with the plain forward."""
         length = len(token_ids)
         num_blocks = -(-length // _CHECK_BLOCK)
-        shape = num_blocks * _CHECK_BLOCK
-        kv_cache = [
-            (
-                torch.zeros(shape, spec.num_kv_heads, spec.key_dim, dtype=self.dtype, device=self.device),
-                torch.zeros(shape, spec.num_kv_heads, spec.value_dim, dtype=self.dtype, device=self.device),
-            )
-            for spec in self.kv_layers
-        ]
+        kv_cache = new_cache(self.kv_layers, num_blocks * _CHECK_BLOCK, self.dtype, self.device)
         table = list(reversed(range(num_blocks)))
         chunks = []
         for start, end in ((0, min(_CHECK_CHUNK, length)), (_CHECK_CHUNK, length)):
             if start < end:
-                chunks.append(self.forward(_chunk(token_ids, start, end, table), kv_cache))
+                wanted = [place for place in range(end - start) if (start + place) % 2]
+                chunk = Stretch(token_ids[start:end].cpu().numpy(), start, table, wanted)
+                chunks.append(self.forward(flat_batch([chunk], _CHECK_BLOCK, self.device), kv_cache))
         odd = [position for position in range(length) if position % 2]
-        found, wanted = torch.cat(chunks).log_softmax(-1), expected[odd].to(chunks[0].dtype).log_softmax(-1)
-        gap = float((found - wanted).abs().max())
+        found, own = torch.cat(chunks).log_softmax(-1), expected[odd].to(chunks[0].dtype).log_softmax(-1)
+        gap = float((found - own).abs().max())
         if not gap <= _TOLERANCE[self.dtype]:
             raise UnsupportedModelError(
                 f"{self.name} ({type(self._model).__name__}): paged log-probabilities differ from the model's own by "
                 f"{gap:.3g}; its attention needs something that is not honoured, so it cannot be served"
             )
-
-
-def _chunk(token_ids: Tensor, start: int, end: int, table: list[int]) -> ForwardBatch:
-    positions = torch.arange(start, end, device=token_ids.device)
-    blocks = torch.tensor(table, device=token_ids.device)
-    return ForwardBatch(
-        token_ids=token_ids[start:end],
-        positions=positions,
-        slot_mapping=blocks[positions // _CHECK_BLOCK] * _CHECK_BLOCK + positions % _CHECK_BLOCK,
-        logits_rows=(positions % 2).nonzero().flatten(),
-        query_lens=[end - start],
-        context_lens=[end],
-        block_tables=[table],
-        block_size=_CHECK_BLOCK,
-    )
 
 
 def _refuse_by_config(name: str, hf_model: Any, text_config: Any) -> None:

@@ -64,8 +64,12 @@ class HiddenStateModel(CausalModel, Protocol):
     Its `forward` puts the hidden states of `batch.hidden_points` into `batch.hidden`, [num_tokens, hidden_size] each.
     """
 
-    hidden_size: int
     num_layers: int
+
+    @property
+    def hidden_size(self) -> int:
+        """Width of the states."""
+        ...
 
     def embed(self, token_ids: Tensor) -> Tensor:
         """Input embeddings [..., hidden_size]."""

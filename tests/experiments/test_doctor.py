@@ -80,7 +80,7 @@ def batch_of(loaded: LoadedModel, head: torch.Tensor) -> TextBatch:
         is_greedy=np.array([True]),
     )
     covered = np.isin((final @ head.T).argmax(-1).numpy(), DRAFT_IDS)
-    return text_batch(features, covered, [0], NUM_STEPS, torch.device("cpu"))
+    return text_batch(features, [0], NUM_STEPS, torch.device("cpu"), is_covered=covered)
 
 
 def edit_config(folder: Path, *left_out: str, **changes: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from specinfer.kernels.rows import Stretch, flat_batch
+from specinfer.kernels.rows import Stretch, flat_batch, new_cache
 from specinfer.models.transformers_model import TransformersModel
 from specinfer.protocols import AFTER_FINAL_NORM, HiddenStateModel
 from specinfer.testing import TinyModel
@@ -20,11 +20,7 @@ def forward(model: Any, points: tuple[int, ...] = ()) -> tuple[torch.Tensor, dic
     batch = flat_batch(
         [Stretch(TOKENS.numpy(), 0, [2, 0], range(len(TOKENS)))], 4, torch.device("cpu"), hidden_points=points
     )
-    kv_cache = [
-        (torch.zeros(12, s.num_kv_heads, s.key_dim).double(), torch.zeros(12, s.num_kv_heads, s.value_dim).double())
-        for s in model.kv_layers
-    ]
-    return model.forward(batch, kv_cache), batch.hidden
+    return model.forward(batch, new_cache(model.kv_layers, 12, torch.float64, torch.device("cpu"))), batch.hidden
 
 
 @pytest.fixture(scope="module")

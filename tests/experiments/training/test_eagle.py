@@ -24,9 +24,7 @@ NUM_STEPS = 4
 def lengths_of(head: EagleHead, data: TrainingData) -> list[list[int]]:
     numbers = list(range(data.features.num_conversations))
     is_third = head.shape.kind is EagleKind.EAGLE3
-    batch = text_batch(
-        data.features, data.frequent(8).covers, numbers, NUM_STEPS, torch.device("cpu"), reads_final=not is_third
-    )
+    batch = text_batch(data.features, numbers, NUM_STEPS, torch.device("cpu"), reads_final=not is_third)
     outputs = unroll(head.float(), data.embedding, batch, NUM_STEPS)
 
     def drafted(out: torch.Tensor) -> torch.Tensor:
