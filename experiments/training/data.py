@@ -26,7 +26,7 @@ ROWS_AT_ONCE = 512
 
 
 @dataclass(frozen=True, slots=True)
-class FrequentTokens:
+class ChosenTokens:
     """The tokens that losses are computed over."""
 
     token_ids: list[int]
@@ -45,7 +45,7 @@ class TrainingData:
     features: Features
     folder: Path
     num_held_out: int
-    _frequent: dict[int, FrequentTokens] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _chosen: dict[tuple[int, ...], ChosenTokens] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @cached_property
     def weights(self) -> dict[str, Tensor]:
@@ -89,17 +89,22 @@ class TrainingData:
         choices: NDArray[np.int64] = np.load(path)
         return choices
 
-    def frequent(self, size: int) -> FrequentTokens:
+    def frequent(self, size: int) -> list[int]:
         """The `size` most frequent tokens of the responses, chosen once: a head trained on keeps its vocabulary."""
         size = min(size, len(self.embedding))
-        if size not in self._frequent:
-            path = self.folder / f"frequent_{size}.json"
-            if not path.exists():
-                path.write_text(
-                    json.dumps(draft_vocabulary([self.responses[n] for n in self.train], size, len(self.embedding)))
-                )
-            token_ids = json.loads(path.read_text())
-            is_frequent = np.zeros(len(self.embedding), dtype=bool)
-            is_frequent[token_ids] = True
-            self._frequent[size] = FrequentTokens(token_ids, self.head[token_ids], is_frequent[self.choices])
-        return self._frequent[size]
+        path = self.folder / f"frequent_{size}.json"
+        if not path.exists():
+            path.write_text(
+                json.dumps(draft_vocabulary([self.responses[n] for n in self.train], size, len(self.embedding)))
+            )
+        token_ids: list[int] = json.loads(path.read_text())
+        return token_ids
+
+    def at(self, token_ids: Sequence[int]) -> ChosenTokens:
+        """What a loss over some tokens of the vocabulary needs."""
+        key = tuple(token_ids)
+        if key not in self._chosen:
+            is_chosen = np.zeros(len(self.embedding), dtype=bool)
+            is_chosen[list(key)] = True
+            self._chosen[key] = ChosenTokens(list(key), self.head[list(key)], is_chosen[self.choices])
+        return self._chosen[key]

@@ -53,15 +53,17 @@ def text_batch(
     *,
     is_covered: NDArray[np.bool_] | None = None,
     reads_final: bool = False,
+    on_prompts: bool = False,
 ) -> TextBatch:
     """Gather conversations.
 
     is_covered: [num_tokens], where the target's choice is a draft token; None for everywhere. reads_final: the
-    states are those behind the final norm (EAGLE-1).
+    states are those behind the final norm (EAGLE-1). on_prompts: the slots of the prompts are bases too.
     """
     starts, ends = features.starts[list(numbers)], features.starts[[n + 1 for n in numbers]]
     lengths = ends - starts
-    first_bases = np.maximum(features.response_starts[list(numbers)] - starts - 1, 0)
+    first_bases = np.zeros_like(starts) if on_prompts else features.response_starts[list(numbers)] - starts - 1
+    first_bases = np.maximum(first_bases, 0)
     counts = np.maximum(lengths - 2 - first_bases, 0)
     num_bases, max_len = int(counts.max()), int(lengths.max())
     steps = np.arange(num_bases)

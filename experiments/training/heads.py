@@ -49,7 +49,7 @@ class MedusaRecipe:
         )
 
     def loss(self, module: MedusaHeads, data: TrainingData, numbers: Sequence[int], step: int) -> Loss:
-        tokens = data.frequent(self.num_entropy_tokens)
+        tokens = data.at(data.frequent(self.num_entropy_tokens))
         place = np.full(len(data.embedding), -1)
         place[tokens.token_ids] = np.arange(len(tokens.token_ids))
         total, figures = torch.zeros(()), {}
@@ -136,7 +136,7 @@ class DraftModelRecipe:
         return model
 
     def loss(self, module: Any, data: TrainingData, numbers: Sequence[int], step: int) -> Loss:
-        tokens = data.frequent(self.num_entropy_tokens)
+        tokens = data.at(data.frequent(self.num_entropy_tokens))
         drafted, wanted = [], []
         for number in numbers:
             first, last = _response(data, number)

@@ -21,6 +21,7 @@ from experiments.training.start import eagle1_from_target, eagle3_from_target
 from proposers.eagle import EagleProposer
 from specinfer.errors import ConfigError
 from specinfer.models.eagle import EagleHead, EagleKind, EagleShape, usual_points
+from specinfer.models.eagle_checkpoint import EagleReading, load_head
 from specinfer.models.eagle_export import write_head
 from specinfer.protocols import AFTER_FINAL_NORM, Proposer
 
@@ -82,7 +83,9 @@ class Eagle3Recipe:
 
     num_steps: how far it is unrolled at most. unroll_every: only every so many steps; the others train the first place
     alone, which costs a third and matters most. decay: weight of a step over the one before. dropout: of the target's
-    states while training; little data is soon known by heart.
+    states while training; little data is soon known by heart. start: a head to go on from, by folder or name, with its
+    vocabulary; None for one made of the target. on_prompts: what the target thinks while it reads is learnt as well as
+    what it says, which multiplies the data when prompts are long.
     """
 
     name: str = field(default="eagle3", init=False)
@@ -91,6 +94,8 @@ class Eagle3Recipe:
     unroll_every: int = 1
     dropout: float = 0.1
     decay: float = 0.8
+    start: str | None = None
+    on_prompts: bool = False
     layout: str = "eagle"
 
     dense: Sequence[str] = field(default=("lm_head",), init=False, repr=False, compare=False)
@@ -101,13 +106,23 @@ class Eagle3Recipe:
                 raise ConfigError(f"recipe.{name} must be at least 1, got {getattr(self, name)}")
 
     def module(self, data: TrainingData) -> EagleHead:
-        token_ids = data.frequent(self.draft_vocab_size).token_ids
+        if self.start is not None:
+            head, _ = load_head(self.start, data.loaded.model, EagleReading())
+            return head.train().requires_grad_(True)
+        token_ids = data.frequent(self.draft_vocab_size)
         return eagle3_from_target(data.weights, _shape(data, EagleKind.EAGLE3, len(token_ids)), token_ids)
 
     def loss(self, module: EagleHead, data: TrainingData, numbers: Sequence[int], step: int) -> Loss:
-        tokens = data.frequent(self.draft_vocab_size)
+        tokens = data.at(module.draft_to_target.tolist())
         num_steps = self.num_steps if step % self.unroll_every == 0 else 1
-        batch = text_batch(data.features, numbers, num_steps, _device(module), is_covered=tokens.covers)
+        batch = text_batch(
+            data.features,
+            numbers,
+            num_steps,
+            _device(module),
+            is_covered=tokens.covers,
+            on_prompts=self.on_prompts,
+        )
         torch.manual_seed(step)
         functional.dropout(batch.states, self.dropout, inplace=True)
         outputs = unroll(module, data.embedding, batch, num_steps)
@@ -149,7 +164,7 @@ class Eagle1Recipe:
         return eagle1_from_target(data.weights, _shape(data, EagleKind.EAGLE1, len(data.embedding)))
 
     def loss(self, module: EagleHead, data: TrainingData, numbers: Sequence[int], step: int) -> Loss:
-        tokens = data.frequent(self.num_entropy_tokens)
+        tokens = data.at(data.frequent(self.num_entropy_tokens))
         batch = text_batch(data.features, numbers, 1, _device(module), is_covered=tokens.covers, reads_final=True)
         generator = torch.Generator().manual_seed(step)
         batch.states.add_((torch.rand(batch.states.shape, generator=generator) * 2 - 1) * self.noise)

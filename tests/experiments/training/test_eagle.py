@@ -81,3 +81,18 @@ def test_the_loss_and_its_gradient_are_those_of_the_formula() -> None:
     assert float(value) == pytest.approx(float(wanted), rel=1e-5)
     torch.testing.assert_close(found, logits.grad)
     assert int(num_hits) == int((logits.argmax(-1) == labels[places].argmax(-1)).sum())
+
+
+def test_bases_on_prompts_go_on_before_those_of_the_response(tiny_data: TrainingData) -> None:
+    features, head = tiny_data.features, tiny_eagle_head(EagleKind.EAGLE3).float()
+    numbers = list(range(features.num_conversations))
+    narrow, wide = (
+        text_batch(features, numbers, 1, torch.device("cpu"), on_prompts=on_prompts) for on_prompts in (False, True)
+    )
+    outputs = [unroll(head, tiny_data.embedding, batch, 1)[0] for batch in (narrow, wide)]
+    for text, number in enumerate(numbers):
+        num_earlier = max(int(features.response_starts[number] - features.starts[number]) - 1, 0)
+        count = int((narrow.num_left[text] > 0).sum())
+        assert int((wide.num_left[text] > 0).sum()) == num_earlier + count
+        torch.testing.assert_close(outputs[1][text, num_earlier : num_earlier + count], outputs[0][text, :count])
+        assert torch.equal(wide.labels[text, num_earlier : num_earlier + count], narrow.labels[text, :count])

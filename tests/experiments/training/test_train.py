@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from experiments import train
 from experiments.training.responses import read_responses
 from specinfer.config import EngineConfig
+from specinfer.models.eagle_weights import read_tensors
 from specinfer.protocols import LoadedModel
 from specinfer.testing.llama import tiny_llama
 
@@ -74,6 +76,20 @@ def test_a_recipe_goes_from_prompts_to_an_export_that_the_engine_serves(
     assert command(f"recipe={recipe}", "loop.num_steps=6", *RECIPES[recipe]) == 0
     assert "going on at step 4" in capsys.readouterr().out
     assert Path("out/responses.jsonl").stat().st_mtime_ns == before
+
+
+def test_a_head_is_trained_on_from_its_weights_and_vocabulary(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    first = ["recipe=eagle3", "recipe.draft_vocab_size=5"]
+    assert command(*first, "loop.num_steps=4") == 0
+    before = [line for line in capsys.readouterr().out.splitlines() if line.startswith("exported")]
+    still = ["loop.num_steps=1", "loop.learning_rate=0", "loop.table_learning_rate=0", "recipe.on_prompts=true"]
+    assert command(*first, "recipe.start=out/eagle3/export", "train.name=more", *still) == 0
+    after = [line for line in capsys.readouterr().out.splitlines() if line.startswith("exported")]
+    assert after[0].split(": ")[1] == before[0].split(": ")[1]
+    heads = [read_tensors(Path("out", name, "export")) for name in ("eagle3", "more")]
+    assert all(torch.equal(heads[0][name], heads[1][name]) for name in heads[0])
+    assert command("recipe=eagle3", "recipe.start=nowhere", "train.name=other") == 2
+    assert "nowhere" in capsys.readouterr().err
 
 
 def test_a_mistake_is_one_line(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
