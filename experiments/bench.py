@@ -154,7 +154,7 @@ class Bench:
     def outside_forward(self) -> float:
         """Median share of a plain batch-1 decode step that is not the model's forward."""
         shares = [
-            1 - e.forward_s / (e.draft_s + e.forward_s + e.verify_s + e.other_s)
+            1 - e.forward_s / (e.draft_s + e.forward_s + e.grammar_s + e.verify_s + e.other_s)
             for e in self.plain_events
             if e.is_decode
         ]

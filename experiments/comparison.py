@@ -15,9 +15,11 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from experiments.composition import PLAIN
+from experiments.validity import has_form
 from experiments.workloads import Conversation
+from specinfer.forms import StructuredOutputs
 from specinfer.metrics import table, totals
-from specinfer.types import ChatMessage, RequestOutput, SamplingParams
+from specinfer.types import ChatMessage, FinishReason, RequestOutput, SamplingParams
 
 if TYPE_CHECKING:
     import polars as pl
@@ -49,8 +51,16 @@ class Answer:
     """From arrival to the first token."""
     error: str | None
     draft_error: str | None
+    form: StructuredOutputs | None = None
+    """What form it had to have"""
+    grammar_backend: str | None = None
+    compile_s: float | None = None
+    is_valid: bool | None = None
+    """Whether its text has the form, by validators of their own; None where it has none, or broke off"""
+    is_canonical: bool | None = None
+    """Whether its tokens are those that the tokenizer cuts its text into; None without a form"""
     equals_plain: bool | None = None
-    """Whether its tokens are the plain method's; None where sampling is random."""
+    """Whether its tokens are the plain method's; None where sampling is random, or where it left out a form."""
 
     @property
     def request(self) -> tuple[str, int]:
@@ -69,11 +79,15 @@ def batches_of(conversations: Sequence[Conversation], batch_size: int) -> list[l
 
 @dataclass
 class Comparison:
-    """Measures `engines` by method name, plain decoding among them, and keeps the answers and the events."""
+    """Measures `engines` by method name, plain decoding among them, and keeps the answers and the events.
+
+    free: the methods that leave out the forms that requests ask for.
+    """
 
     engines: Mapping[str, LLM]
     sampling: SamplingParams
     chat: bool = True
+    free: frozenset[str] = frozenset()
     clock: Clock = time.perf_counter
     answers: list[Answer] = field(default_factory=list, init=False)
     events: list[pl.DataFrame] = field(default_factory=list, init=False)
@@ -85,8 +99,8 @@ class Comparison:
         sampling = replace(self.sampling, max_tokens=min(self.sampling.max_tokens or 32, 32), min_tokens=0)
         for batch in batches[:num_batches]:
             prompts = [self._prompt([], conversation.turns[0]) for conversation in batch]
-            for engine in self.engines.values():
-                engine.generate(prompts, sampling, return_errors=True)
+            for name, engine in self.engines.items():
+                engine.generate(prompts, self._params(name, batch, sampling), return_errors=True)
                 engine.take_events()
 
     def run(self, batches: Sequence[Sequence[Conversation]], repeats: int) -> Iterable[list[Answer]]:
@@ -126,7 +140,7 @@ class Comparison:
         engine.reset_prefix_cache()
         engine.take_events()
         start = self.clock()
-        outputs = engine.generate(prompts, self.sampling, return_errors=True)
+        outputs = engine.generate(prompts, self._params(name, asked, self.sampling), return_errors=True)
         wall = self.clock() - start
         labels = {
             output.request_id: {
@@ -143,7 +157,25 @@ class Comparison:
         answers = [
             _answer(labels[output.request_id], output, wall * shares[output.request_id], wall) for output in outputs
         ]
+        if name not in self.free:
+            for conversation, answer in zip(asked, answers, strict=True):
+                if conversation.form is not None:
+                    self._judge(answer, conversation.form)
         return answers, events
+
+    def _judge(self, answer: Answer, form: StructuredOutputs) -> None:
+        loaded = self.engines[PLAIN].loaded_model
+        tokens = [token for token in answer.token_ids if token not in loaded.eos_token_ids]
+        answer.form = form
+        answer.is_valid = has_form(answer.text, form) if answer.finish_reason == FinishReason.STOP.value else None
+        answer.is_canonical = loaded.tokenizer.encode_plain(answer.text) == tokens
+
+    def _params(self, name: str, asked: Sequence[Conversation], sampling: SamplingParams) -> list[SamplingParams]:
+        """Each request's parameters, with its form unless the method is free of forms."""
+        return [
+            sampling if c.form is None or name in self.free else replace(sampling, structured_outputs=c.form)
+            for c in asked
+        ]
 
     # ------------------------------------------------------------------------------------------------- turns
 
@@ -187,6 +219,8 @@ def _answer(labels: Mapping[str, Any], output: RequestOutput, seconds: float, ca
         seconds=seconds,
         call_seconds=call_seconds,
         first_token_s=None if stats.first_token_s is None else stats.first_token_s - stats.arrival_s,
+        grammar_backend=stats.grammar_backend,
+        compile_s=stats.compile_s,
         error=output.error,
         draft_error=output.draft_error,
     )

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from experiments.settings import RunSettings
-from experiments.workloads import EditPrompts, HubDataset, JsonlFile, OwnPrompts
+from experiments.workloads import EditPrompts, FormPrompts, HubDataset, JsonlFile, JsonSchemaFile, OwnPrompts
 from specinfer import registry
 from specinfer.config import EngineConfig
 from specinfer.errors import ConfigError, PluginError
@@ -33,7 +33,14 @@ PLUGIN_GROUPS: Mapping[str, str] = {
 }
 """Config group -> kind in the registry."""
 
-WORKLOADS: Mapping[str, type] = {"own": OwnPrompts, "edits": EditPrompts, "jsonl": JsonlFile, "hub": HubDataset}
+WORKLOADS: Mapping[str, type] = {
+    "own": OwnPrompts,
+    "edits": EditPrompts,
+    "forms": FormPrompts,
+    "json_schemas": JsonSchemaFile,
+    "jsonl": JsonlFile,
+    "hub": HubDataset,
+}
 
 _CHOICE = re.compile(r"^\+?(?P<group>\w+)=(?P<names>.*)$", re.DOTALL)
 
@@ -97,6 +104,8 @@ class Method:
     proposer: Any
     verifier: Any
     controller: Any
+    is_free: bool = False
+    """It leaves out the form that a request asks for: what constrained decoding is compared with"""
 
 
 PLAIN = "plain"
@@ -127,13 +136,17 @@ def make_methods(config: Any) -> list[Method]:
 
 def _method(name: str, choices: Any, config: Any) -> Method:
     parts = ("proposer", "verifier", "controller")
-    if not isinstance(choices, Mapping) or set(choices) - set(parts):
-        raise ConfigError(f"compare.{name} must be a mapping with the keys {', '.join(parts)}, got {choices}")
-    made = [
+    if not isinstance(choices, Mapping) or set(choices) - {*parts, "free"}:
+        raise ConfigError(f"compare.{name} must be a mapping with the keys {', '.join(parts)} and free, got {choices}")
+    is_free = choices.get("free", False)
+    if not isinstance(is_free, bool):
+        raise ConfigError(f"compare.{name}.free must be true or false, got {is_free!r}")
+    proposer, verifier, controller = (
         make(_choice_node(part, choices[part], f"compare.{name}.{part}") if part in choices else config[part])
         for part in parts
-    ]
-    return Method(name + _lossy_mark(made[1]) if name != PLAIN else name, *made)
+    )
+    shown = name if name == PLAIN else name + _lossy_mark(verifier)
+    return Method(shown, proposer, verifier, controller, is_free)
 
 
 def _lossy_mark(verifier: Any) -> str:

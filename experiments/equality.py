@@ -63,6 +63,8 @@ def check_equality(
     differences = []
     for answer in answers:
         reference = first[answer.request]
+        if answer.form is not reference.form:
+            continue
         answer.equals_plain = answer.token_ids == reference.token_ids
         if not answer.equals_plain:
             differences.append(_difference(answer, reference, engines, sampling, batch_size))
@@ -75,7 +77,13 @@ def _difference(
     ours, theirs = answer.token_ids, reference.token_ids
     common = min(len(ours), len(theirs))
     position = next((i for i in range(common) if ours[i] != theirs[i]), common)
-    again = replace(sampling, max_tokens=position + 1, min_tokens=min(sampling.min_tokens, position + 1), logprobs=2)
+    again = replace(
+        sampling,
+        max_tokens=position + 1,
+        min_tokens=min(sampling.min_tokens, position + 1),
+        logprobs=2,
+        structured_outputs=answer.form,
+    )
     alone = _rerun(engines[PLAIN], [reference.prompt_token_ids], again)
     in_company = _rerun(engines[answer.method], [reference.prompt_token_ids] * batch_size, again)
     gaps = [gap for completion in in_company for gap in _gaps(alone[0], completion, position)] if alone else []

@@ -11,8 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.composition import PLAIN
+from experiments.grammar_states import States
 from experiments.summary import MethodSummary, Scope
 from experiments.table import OVERALL
+from specinfer.metrics.grammar import ALL_STATES
+from specinfer.protocols import GRAMMAR_STATES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -22,6 +25,7 @@ PLAIN_COLOR = "#777777"
 PARTS = {
     "forward_s": ("model forward", "#4477aa"),
     "draft_s": ("draft", "#ee6677"),
+    "grammar_s": ("grammar masks", "#aa3377"),
     "verify_s": ("sample and verify", "#228833"),
     "other_s": ("rest of the step", "#ccbb44"),
     "outside_s": ("outside steps", "#bbbbbb"),
@@ -29,11 +33,14 @@ PARTS = {
 DPI = 150
 
 
-def draw_all(overall: Scope, tasks: Mapping[str, Scope], folder: Path) -> list[Path]:
+def draw_all(
+    overall: Scope, tasks: Mapping[str, Scope], folder: Path, grammar_states: States | None = None
+) -> list[Path]:
     """Write the plots that have data into `folder`; their paths."""
     plots = {
         "speedup_by_task.png": speedup_by_task(overall, tasks),
         "acceptance_by_position.png": acceptance_by_position(overall),
+        "acceptance_by_grammar_state.png": acceptance_by_grammar_state(overall, grammar_states or {}),
         "time_split.png": time_split(overall),
     }
     paths = []
@@ -119,6 +126,30 @@ def acceptance_by_position(overall: Scope) -> Figure | None:
         ax.grid(axis="y", color="#eeeeee")
     right.legend(frameon=False)
     figure.suptitle("Acceptance by draft position, all tasks", x=0.01, ha="left")
+    return figure
+
+
+def acceptance_by_grammar_state(overall: Scope, grammar_states: States) -> Figure | None:
+    """Bars of conditional acceptance, a group a state, a colour a method."""
+    shown = {
+        name: states for name, states in grammar_states.items() if name in overall and states[ALL_STATES].num_drafted
+    }
+    if not shown:
+        return None
+    names = [s for s in (*GRAMMAR_STATES, ALL_STATES) if any(s in own and own[s].num_drafted for own in shown.values())]
+    figure, ax = _new(1.5 + 1.1 * len(names), 3.4)
+    width = 0.8 / len(shown)
+    for offset, (method, states) in enumerate(shown.items()):
+        values = [states[name].acceptance if name in states else None for name in names]
+        places = [i - 0.4 + width * (offset + 0.5) for i, value in enumerate(values) if value is not None]
+        heights = [value for value in values if value is not None]
+        ax.bar(places, heights, width=0.9 * width, color=_color(overall, method), label=method)
+    ax.set_xticks(range(len(names)), [name.replace("_", " ") for name in names])
+    ax.set_ylim(0, 1.02)
+    ax.set_ylabel("accepted of the positions with a draft")
+    ax.grid(axis="y", color="#eeeeee")
+    ax.set_title("Acceptance by grammar state", loc="left")
+    figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
     return figure
 
 

@@ -18,10 +18,13 @@ import polars as pl
 
 from experiments import figures, report
 from experiments.comparison import Answer
+from experiments.distortion import FormFigures, form_figures
 from experiments.equality import Difference
+from experiments.grammar_states import states_by_method
 from experiments.summary import DEFINITIONS, Scope, results_table, summarise
 from experiments.table import COLUMNS, rich_table, table_rows
 from specinfer.metrics import table
+from specinfer.metrics.grammar import StateFigures
 
 SUMMARY_SCHEMA_VERSION = 1
 SUMMARY = "summary.json"
@@ -45,11 +48,17 @@ class RunRecord:
     differences: Sequence[Difference]
     results: pl.DataFrame = field(init=False)
     overall: Scope = field(init=False)
+    grammar_states: dict[str, dict[str, StateFigures]] = field(init=False)
+    """By method and state, for methods whose outputs had a form"""
+    forms: dict[str, FormFigures] = field(init=False)
+    """By method, for those"""
     tasks: dict[str, Scope] = field(init=False)
 
     def __post_init__(self) -> None:
         self.results = results_table(self.answers, self.events)
         self.overall, self.tasks = summarise(self.results, self.events)
+        self.grammar_states = states_by_method(self.events)
+        self.forms = form_figures(self.results, self.events, self.grammar_states)
 
     @property
     def failures(self) -> list[dict[str, Any]]:
@@ -74,6 +83,20 @@ class RunRecord:
             "seconds": self.seconds,
             "overall": {name: dataclasses.asdict(method) for name, method in self.overall.items()},
             "tasks": scope,
+            "grammar_states": {
+                method: {
+                    state: {
+                        **dataclasses.asdict(figures),
+                        "acceptance": figures.acceptance,
+                        "popcount": figures.popcount,
+                        "legal_draft_mass": figures.legal_draft_mass,
+                        "projection": figures.projection,
+                    }
+                    for state, figures in found.items()
+                }
+                for method, found in self.grammar_states.items()
+            },
+            "forms": {name: dataclasses.asdict(found) for name, found in self.forms.items()},
             "differences": [{**dataclasses.asdict(d), "is_tie": d.is_tie} for d in self.differences],
             "failures": self.failures,
             "draft_errors": self.draft_errors,
@@ -94,7 +117,7 @@ def write_run_folder(record: RunRecord, folder: Path) -> dict[Path, str]:
         folder / "results.parquet": "table",
         folder / "results.csv": "table",
     }
-    plots = figures.draw_all(record.overall, record.tasks, folder)
+    plots = figures.draw_all(record.overall, record.tasks, folder, record.grammar_states)
     written |= dict.fromkeys(plots, "figure")
     write_table_picture(record, folder / "table.svg")
     summary = record.as_summary()

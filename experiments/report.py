@@ -12,6 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from experiments.distortion import COLUMNS as FORM_COLUMNS
+from experiments.distortion import form_rows
+from experiments.grammar_states import COLUMNS as STATE_COLUMNS
+from experiments.grammar_states import states_rows
 from experiments.summary import DEFINITIONS
 from experiments.table import COLUMNS, OVERALL, table_rows
 
@@ -23,6 +27,8 @@ CAPTIONS = {
     "95% bootstrap intervals over questions.",
     "acceptance_by_position": "Left, U: the share of steps with a draft in which this draft token and all before it "
     "were accepted. Right, C: the share among the steps in which all before it were.",
+    "acceptance_by_grammar_state": "Conditional acceptance of the next draft token by what the form makes of its "
+    "position: forced (one token is legal), enum, key, free string, number, boundary.",
     "time_split": "Time of all steps, prefill included, by part, divided by the number of output tokens.",
 }
 
@@ -47,6 +53,10 @@ def render(record: RunRecord, plots: Sequence[Path]) -> str:
         columns=COLUMNS,
         rows=table_rows(record.overall, record.tasks),
         overall=OVERALL,
+        state_columns=STATE_COLUMNS,
+        state_rows=states_rows(record.grammar_states),
+        form_columns=list(FORM_COLUMNS.values()),
+        form_rows=form_rows(record.forms),
         images=images,
         definitions=DEFINITIONS,
         methods={name: json.dumps(described, indent=1) for name, described in record.methods.items()},

@@ -21,9 +21,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.comparison import Answer, Comparison, batches_of
-from experiments.composition import Method, make, make_methods, register_configs
+from experiments.composition import PLAIN, Method, make, make_methods, register_configs
+from experiments.distortion import form_table
 from experiments.environment import describe_environment
 from experiments.equality import Difference, check_equality
+from experiments.grammar_states import states_table
 from experiments.hydra_app import run_app
 from experiments.progress import shown
 from experiments.record import SUMMARY, RunRecord, flat_figures, shown_table, write_run_folder
@@ -85,10 +87,11 @@ def execute(
     methods, trackers = make_methods(config), _trackers(make(config.tracker))
     batches = batches_of(make(config.workload).load(), settings.batch_size)
     engines = _engines(methods, engine_config, load(engine_config))
+    free = frozenset(method.name for method in methods if method.is_free)
     plain_config = _plain(config)
     trackers.start(run_dir, plain_config, name=run_dir.name, group=settings.group, job_type=job_type)
     started, start = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
-    comparison = Comparison(engines, sampling, settings.chat)
+    comparison = Comparison(engines, sampling, settings.chat, free)
     interrupted = _measure(comparison, batches, settings, trackers, console)
     differences = check_equality(comparison.answers, engines, sampling, settings.batch_size)
     record = RunRecord(
@@ -122,7 +125,13 @@ def _trackers(chosen: Tracker) -> GuardedTrackers:
 def _engines(methods: Sequence[Method], config: EngineConfig, loaded: LoadedModel) -> dict[str, LLM]:
     from specinfer.llm import LLM
 
-    return {m.name: LLM(config, m.proposer, m.verifier, m.controller, loaded_model=loaded) for m in methods}
+    engines: dict[str, LLM] = {}
+    for method in methods:
+        shared = engines[PLAIN].grammars if engines else None  # a form is compiled once for all methods
+        engines[method.name] = LLM(
+            config, method.proposer, method.verifier, method.controller, loaded_model=loaded, grammars=shared
+        )
+    return engines
 
 
 def _plain(config: Any) -> Mapping[str, Any]:
@@ -176,6 +185,9 @@ def _finish(record: RunRecord, run_dir: Path, trackers: GuardedTrackers, console
     trackers.finish()
     title = f"{record.name}: {record.config['model']['model']}, batch size {record.config['run']['batch_size']}"
     console.print(rich_table(record.overall, record.tasks, title))
+    if record.grammar_states:
+        console.print(states_table(record.grammar_states))
+        console.print(form_table(record.forms))
     for difference in record.differences:
         console.print(_explained(difference), highlight=False)
     for failure in record.failures:

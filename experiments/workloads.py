@@ -15,7 +15,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Protocol
 
-from specinfer.errors import ConfigError
+from specinfer.errors import ConfigError, RequestError
+from specinfer.forms import StructuredOutputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,8 @@ class Conversation:
     task: str
     turns: tuple[str, ...]
     reference: Any = None
+    form: StructuredOutputs | None = None
+    """What form each answer must have"""
 
 
 class Workload(Protocol):
@@ -90,20 +93,65 @@ class EditPrompts(Selection):
 
 
 @dataclass(kw_only=True)
+class FormPrompts(Selection):
+    """The project's own prompts for structured outputs: small records, lists, choices, tool calls."""
+
+    def load(self) -> list[Conversation]:
+        return self.select(_prompts_of("forms.jsonl", "the form prompts"), "the form prompts")
+
+
+@dataclass(kw_only=True)
+class JsonSchemaFile(Selection):
+    """A file in JSONSchemaBench's format: `id`, `split`, `schema` and `instances`, one object a line.
+
+    Each schema is a request of its own: JSON that follows it. backend, policy, max_whitespace: as in StructuredOutputs.
+    The instances become the reference.
+    """
+
+    path: str = ""
+    backend: str = "auto"
+    policy: str = "strict"
+    max_whitespace: int = 1
+
+    def load(self) -> list[Conversation]:
+        lines = _read_lines(self.path, "JSONSchemaBench's format")
+        found = [self._conversation(item, f"{self.path} line {n}") for n, item in enumerate(lines, start=1)]
+        return self.select(found, self.path)
+
+    def _conversation(self, line: str, place: str) -> Conversation:
+        item = json.loads(line)
+        absent = {"id", "split", "schema"} - set(item)
+        if absent:
+            raise ConfigError(f"{place} has no {', '.join(sorted(absent))}")
+        form = {
+            "json": item["schema"],
+            "backend": self.backend,
+            "policy": self.policy,
+            "max_whitespace": self.max_whitespace,
+        }
+        schema = json.dumps(item["schema"], ensure_ascii=False)
+        turns = (f"Write one JSON value that follows this JSON schema, and nothing else:\n{schema[:MAX_SCHEMA_CHARS]}",)
+        return Conversation(
+            str(item["id"]), str(item["split"]), turns, item.get("instances"), StructuredOutputs.of(form)
+        )
+
+
+MAX_SCHEMA_CHARS = 2000
+"""Of a schema in a prompt; the form holds the whole schema"""
+
+
+@dataclass(kw_only=True)
 class JsonlFile(Selection):
-    """A file in Spec-Bench's format: `question_id`, `category`, `turns` (and `reference`), one object a line."""
+    """A file in Spec-Bench's format: `question_id`, `category`, `turns`, one object a line.
+
+    A line may also have `reference` and `structured_outputs`, the fields of StructuredOutputs.
+    """
 
     path: str = ""
 
     def load(self) -> list[Conversation]:
-        if not self.path:
-            raise ConfigError("workload.path is not given: give a JSON Lines file in Spec-Bench's format")
-        path = Path(self.path).expanduser()
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"workload.path={self.path!r} cannot be read: {error}") from error
-        return self.select(parse_lines(text.splitlines(), path.name), path.name)
+        name = Path(self.path).name
+        return self.select(parse_lines(_read_lines(self.path, "Spec-Bench's format"), name), name)
 
 
 @dataclass(kw_only=True)
@@ -154,6 +202,15 @@ class HubDataset(Selection):
             )
 
 
+def _read_lines(path: str, wanted: str) -> list[str]:
+    if not path:
+        raise ConfigError(f"workload.path is not given: give a JSON Lines file in {wanted}")
+    try:
+        return Path(path).expanduser().read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"workload.path={path!r} cannot be read: {error}") from error
+
+
 def _prompts_of(name: str, source: str) -> list[Conversation]:
     """A file that comes with the project."""
     return parse_lines(files("experiments").joinpath("prompts", name).read_text(encoding="utf-8").splitlines(), source)
@@ -185,4 +242,9 @@ def _conversation(item: Any, place: str) -> Conversation:
     turns = item["turns"]
     if not isinstance(turns, list) or not turns or not all(isinstance(turn, str) and turn.strip() for turn in turns):
         raise ConfigError(f"{place}: turns must be a list of non-empty strings, got {turns!r:.80}")
-    return Conversation(str(item["question_id"]), str(item["category"]), tuple(turns), item.get("reference"))
+    form = item.get("structured_outputs")
+    try:
+        form = None if form is None else StructuredOutputs.of(form)
+    except (RequestError, TypeError, AttributeError) as error:
+        raise ConfigError(f"{place}: {error}") from error
+    return Conversation(str(item["question_id"]), str(item["category"]), tuple(turns), item.get("reference"), form)

@@ -6,41 +6,15 @@ draft before it; no token is dropped.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
-
 from proposers.combination import Combination, Parts, has_tokens, short_name, sourced
+from proposers.continuation import ContinuedRequest, binds_to_tokens_only, joined
 from specinfer.errors import PluginError, check_count
-from specinfer.protocols import DraftResources, ProposerContext, RequestView
-from specinfer.types import Draft, SamplingParams
-
-
-@dataclass(frozen=True, slots=True)
-class ContinuedRequest:
-    """A request as if its draft were committed."""
-
-    request_id: str
-    token_ids: NDArray[np.int64]
-    num_prompt_tokens: int
-    params: SamplingParams
-    cache_salt: str
-    seed: int
-    num_draft_tokens: int
-    num_accepted_tokens: int
-    block_ids: Sequence[int]
-
-    @classmethod
-    def behind(cls, request: RequestView, token_ids: Sequence[int]) -> ContinuedRequest:
-        names = [item.name for item in dataclasses.fields(cls) if item.name != "token_ids"]
-        extended = np.concatenate([request.token_ids, np.array(token_ids, dtype=np.int64)])
-        return cls(token_ids=extended, **{name: getattr(request, name) for name in names})
+from specinfer.protocols import ProposerContext, RequestView
+from specinfer.types import Draft
 
 
 @dataclass
@@ -65,9 +39,7 @@ class CascadeProposer(Combination):
         """Build and bind both; PluginError if the second one needs more than tokens."""
         parts = Parts.build([self.first, self.second], context)
         first, second = parts.proposers
-        wanted = DraftResources()
-        second.bind(dataclasses.replace(context, resources=wanted))
-        if wanted.claims or wanted.hidden_points or hasattr(second, "observe"):
+        if not binds_to_tokens_only(second, context):
             raise PluginError(
                 f"cascade.second={short_name(second)!r} works on hidden states, K/V or observations, which do not "
                 f"exist behind a draft; put it first, or take a proposer that reads tokens only, as ngram or suffix"
@@ -86,35 +58,9 @@ class CascadeProposer(Combination):
             views = [ContinuedRequest.behind(requests[i], drafts[i].token_ids) for i in open_ends]
             continued = second.propose(views, [left[i] for i in open_ends])
             for i, more in zip(open_ends, continued, strict=True):
-                if more is not None and has_tokens(more):
-                    drafts[i] = _joined(drafts[i], sourced(more, second))
+                if more is None or not has_tokens(more):
+                    continue
+                if more.probs is not None:  # its noise could come again at a later step
+                    raise PluginError("cascade.second sampled its draft; only a one-hot q can continue another's draft")
+                drafts[i] = joined(drafts[i], sourced(more, second))
         return [draft if has_tokens(draft) else None for draft in drafts]
-
-
-def _joined(begun: Draft, more: Draft) -> Draft:
-    """One draft; PluginError where the second part was drawn, since its noise could come again at a later step."""
-    if more.probs is not None:
-        raise PluginError("cascade.second sampled its draft; only a one-hot q can continue another's draft")
-    if not has_tokens(begun):
-        return more
-    num = len(begun.token_ids)
-    parents = None
-    if more.parents is not None:
-        parents = [*range(-1, num - 1), *(parent + num for parent in more.parents)]
-    probs = begun.probs
-    if probs is not None:
-        probs = torch.cat([probs, one_hot(more.token_ids, probs)])
-    return Draft(
-        [*begun.token_ids, *more.token_ids],
-        probs,
-        [*(begun.provenance or ()), *(more.provenance or ())],
-        parents,
-    )
-
-
-def one_hot(token_ids: Sequence[int], like: Tensor) -> Tensor:
-    """q of a deterministic draft in rows [num_tokens, vocab_size], in `like`'s type and place."""
-    rows = like.new_zeros(len(token_ids), like.shape[-1])
-    for row, token_id in enumerate(token_ids):
-        rows[row, token_id] = 1
-    return rows

@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from proposers.growth import Branching, Growth, Vocabulary, grow
+from proposers.branching import Branching
+from proposers.growth import Growth, Vocabulary, grow
 from specinfer.errors import check_count
 from specinfer.kernels.metadata import ForwardBatch
 from specinfer.kernels.rows import Stretch, flat_batch

@@ -9,15 +9,15 @@ drawn, and never by a token that is then dropped.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from proposers.branching import Branching
+from proposers.filtering import legal_logits
 from specinfer.errors import check_count
-from specinfer.kernels.rows import Stretch, tree_mask
-from specinfer.protocols import DrawKey, ProposerContext, Purpose, RequestView
+from specinfer.protocols import DrawKey, ProposerContext, Purpose
 from specinfer.types import Draft
 
 
@@ -46,42 +46,6 @@ class Growth:
     def extra_slots(self) -> int:
         """Slots that growing writes to: every node that is continued takes one."""
         return self.tree_width * self.tree_depth if self.is_tree else 0
-
-
-@dataclass(slots=True)
-class Branching:
-    """One request's draft while it grows. A node is expanded when the drafter has read it."""
-
-    request: RequestView
-    length: int
-    token_ids: list[int] = field(default_factory=list)
-    parents: list[int] = field(default_factory=list)
-    """By expanded node, -1 for the committed tokens"""
-    depths: list[int] = field(default_factory=list)
-    states: list[Tensor] = field(default_factory=list)
-    """Of the drafter's own, one an expanded node, if it keeps any"""
-    num_new: int = 0
-    """Nodes of the last level, which are to be read next"""
-
-    def add(self, token_id: int, parent: int) -> None:
-        """Have a node read at the next level."""
-        self.token_ids.append(token_id)
-        self.parents.append(parent)
-        self.depths.append(0 if parent < 0 else self.depths[parent] + 1)
-
-    def stretch(self, first_entry: int, device: torch.device) -> Stretch:
-        """The new nodes as a row: entries from `first_entry` on belong to the draft, positions go by depth."""
-        start = len(self.token_ids) - self.num_new
-        is_chain = self.parents == list(range(-1, len(self.parents) - 1))
-        positions = [first_entry + depth for depth in self.depths]
-        return Stretch(
-            token_ids=np.array(self.token_ids[start:], dtype=np.int64),
-            start=first_entry + start,
-            block_ids=self.request.block_ids,
-            logits=range(self.num_new),
-            positions=None if is_chain else np.array(positions[start:], dtype=np.int64),
-            tree=None if is_chain else tree_mask(self.parents, positions, self.num_new, device),
-        )
 
 
 Advance = Callable[[Sequence[Branching]], Tensor]
@@ -133,6 +97,10 @@ class _Drafting:
     vocabulary: Vocabulary
     branchings: Sequence[Branching]
 
+    def legal(self, i: int, path: Sequence[int], logits: Tensor) -> Tensor | None:
+        """The logits [draft_vocab_size] behind a path of target ids, restricted where drafts are filtered."""
+        return legal_logits(self.context, self.branchings[i].request, path, logits, self.vocabulary.to_target)
+
 
 @dataclass
 class _Chains(_Drafting):
@@ -165,11 +133,15 @@ class _Chains(_Drafting):
         tokens: list[int] = []
         for row, i in enumerate(active):
             request = self.branchings[i].request
+            legal = self.legal(i, self.drawn[i], logits[row])
+            if legal is None:
+                continue
             scale = request.params.temperature if self.is_sampled[i] else 1.0
-            law = (logits[row] / max(scale, torch.finfo(logits.dtype).tiny)).softmax(dim=-1)
+            law = (legal / max(scale, torch.finfo(logits.dtype).tiny)).softmax(dim=-1)
             if not self.context.continues(request, depth, law):
                 continue
-            token = self._draw(i, law, depth) if self.is_sampled[i] else self.vocabulary.target_id(best[row])
+            likeliest = int(law.argmax()) if self.context.is_filtered else best[row]
+            token = self._draw(i, law, depth) if self.is_sampled[i] else self.vocabulary.target_id(likeliest)
             self.drawn[i].append(token)
             kept.append(i)
             tokens.append(token)
@@ -223,6 +195,8 @@ class _Trees(_Drafting):
     ) -> list[int]:
         """The children of the level's nodes; who got any. `level` becomes the children."""
         width = min(self.growth.tree_width, logits.shape[-1])
+        logits = self._filtered(active, level, logits)
+        active = [i for i in active if level[i]]
         scores = logits.log_softmax(dim=-1)
         top = scores.topk(width, dim=-1)
         values, ids = top.values.tolist(), top.indices.tolist()
@@ -238,10 +212,27 @@ class _Trees(_Drafting):
                 _Candidate(self.vocabulary.target_id(token), node.expanded, depth, node.score + value)
                 for node, r in zip(nodes, rows, strict=True)
                 for token, value in zip(ids[r], values[r], strict=True)
+                if value > -torch.inf
             ]
             self.candidates[i] += level[i]
             kept.append(i)
         return kept
+
+    def _filtered(self, active: Sequence[int], level: dict[int, list[_Candidate]], logits: Tensor) -> Tensor:
+        """The rows behind which something legal can come; the other nodes leave `level`."""
+        if not self.context.is_filtered:
+            return logits
+        kept: list[Tensor] = []
+        row = 0
+        for i in active:
+            nodes, level[i] = level[i], []
+            for node in nodes:
+                legal = self.legal(i, self.branchings[i].path(node.expanded), logits[row])
+                row += 1
+                if legal is not None:
+                    kept.append(legal)
+                    level[i].append(node)
+        return torch.stack(kept) if kept else logits[:0]
 
     def _expand(self, i: int, children: Sequence[_Candidate]) -> list[_Candidate]:
         """Choose the level's likeliest nodes and have them read."""

@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from proposers.filtering import legal_logits
 from specinfer.errors import ConfigError, UnsupportedModelError, check_count
 from specinfer.models.medusa import MedusaHeads, read_medusa
 from specinfer.models.packed_linear import pack_linears
@@ -107,14 +108,26 @@ class MedusaProposer:
             depth += 1
         if self.tree_width > 1:
             return likeliest_paths(logits[:depth].log_softmax(-1), self.tree_width, length)
-        if self.greedy or request.params.is_greedy:
-            return Draft(logits[:depth].argmax(dim=-1).tolist())
-        tiny = torch.finfo(logits.dtype).tiny
-        laws = (logits[:depth] / max(request.params.temperature, tiny)).softmax(dim=-1)
+        return self._chain(request, logits[:depth])
+
+    def _chain(self, request: RequestView, logits: Tensor) -> Draft:
+        """A token of each head, restricted to what may come behind those before it where drafts are filtered."""
+        is_greedy = self.greedy or request.params.is_greedy
+        scale = max(request.params.temperature, torch.finfo(logits.dtype).tiny)
         position = len(request.token_ids) - request.num_prompt_tokens
-        keys = [DrawKey(request.seed, position + k, Purpose.DRAFT, k) for k in range(depth)]
-        drawn = [self._context.randomness.categorical(laws[k], key) for k, key in enumerate(keys)]
-        return Draft(drawn, laws if depth else None)
+        drawn: list[int] = []
+        laws: list[Tensor] = []
+        for k, own in enumerate(logits):
+            legal = legal_logits(self._context, request, drawn, own)
+            if legal is None:
+                break
+            if is_greedy:
+                drawn.append(int(legal.argmax()))
+            else:
+                laws.append((legal / scale).softmax(dim=-1))
+                key = DrawKey(request.seed, position + k, Purpose.DRAFT, k)
+                drawn.append(self._context.randomness.categorical(laws[-1], key))
+        return Draft(drawn, torch.stack(laws) if laws else None)
 
 
 def likeliest_paths(scores: Tensor, width: int, num_nodes: int) -> Draft:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from proposers.growth import Branching, Growth, grow
+from proposers.branching import Branching
+from proposers.growth import Growth, grow
 from proposers.vocabularies import VocabularyMap
 from specinfer.kernels.rows import Stretch, flat_batch
 from specinfer.protocols import CausalModel, ProposerContext, RequestView

@@ -5,8 +5,22 @@ The output law is the target's whatever is combined with whatever, and every num
 
 from typing import TYPE_CHECKING, Any
 
-from specinfer.config import CacheConfig, EngineConfig, SchedulerConfig, SchedulingPolicy
-from specinfer.errors import ConfigError, PluginError, RequestError, SpecinferError, UnsupportedModelError
+from specinfer.config import (
+    CacheConfig,
+    EngineConfig,
+    SchedulerConfig,
+    SchedulingPolicy,
+    StructuredConfig,
+)
+from specinfer.errors import (
+    ConfigError,
+    GrammarError,
+    PluginError,
+    RequestError,
+    SpecinferError,
+    UnsupportedModelError,
+)
+from specinfer.forms import AuditPolicy, GrammarLimits, IllegalDrafts, StructuredOutputs
 from specinfer.types import CompletionOutput, Draft, FinishReason, OutputKind, RequestOutput, SamplingParams
 
 if TYPE_CHECKING:
@@ -14,12 +28,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LLM",
+    "AuditPolicy",
     "CacheConfig",
     "CompletionOutput",
     "ConfigError",
     "Draft",
     "EngineConfig",
     "FinishReason",
+    "GrammarError",
+    "GrammarLimits",
+    "IllegalDrafts",
     "OutputKind",
     "PluginError",
     "RequestError",
@@ -28,6 +46,8 @@ __all__ = [
     "SchedulerConfig",
     "SchedulingPolicy",
     "SpecinferError",
+    "StructuredConfig",
+    "StructuredOutputs",
     "UnsupportedModelError",
 ]
 __version__ = "0.1.0"

@@ -6,10 +6,12 @@ unless the machine or the model refuses it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
 from specinfer.errors import ConfigError, check_count
+from specinfer.forms import GrammarLimits, IllegalDrafts
 
 
 class SchedulingPolicy(Enum):
@@ -59,6 +61,29 @@ class SchedulerConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StructuredConfig:
+    """How grammars are compiled and kept.
+
+    backends: tried in this order by `auto`. limits: of every request; a request may lower them. cache_bytes: compiled
+    grammars that are kept for requests to come. num_workers: grammars compiled at a time. isolate: compile in processes
+    that are killed at a limit, where the backend asks for it; without, a limit on time ends the wait only.
+    """
+
+    backends: Sequence[str] = ("llguidance", "xgrammar", "outlines")
+    limits: GrammarLimits = field(default_factory=GrammarLimits)
+    cache_bytes: int = 256 << 20
+    num_workers: int = 1
+    isolate: bool = True
+    illegal_drafts: IllegalDrafts = IllegalDrafts.KEEP
+
+    def __post_init__(self) -> None:
+        if not self.backends:
+            raise ConfigError("structured.backends is empty: name at least one grammar backend")
+        check_count("structured.cache_bytes", self.cache_bytes, 0)
+        check_count("structured.num_workers", self.num_workers, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
 class EngineConfig:
     """An engine around one target model.
 
@@ -81,6 +106,7 @@ class EngineConfig:
     pack_linear_weights: bool = True
     cache: CacheConfig = field(default_factory=CacheConfig)
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
+    structured: StructuredConfig = field(default_factory=StructuredConfig)
 
     def __post_init__(self) -> None:
         if not isinstance(self.model, str) or not self.model:

@@ -19,6 +19,10 @@ class RequestError(SpecinferError):
     """One request that cannot be served; the engine and the other requests go on."""
 
 
+class GrammarError(RequestError):
+    """A schema, pattern or grammar that is wrong, not supported, over a limit, or cannot go on."""
+
+
 class UnsupportedModelError(SpecinferError):
     """A model that the paged engine would run wrongly, refused by name."""
 
@@ -27,10 +31,12 @@ class PluginError(SpecinferError):
     """A plugin that is unknown, fails to import, or broke its protocol."""
 
 
-def check_count(name: str, value: object, low: int, *, optional: bool = False) -> None:
-    """Raise ConfigError, naming the field, unless `value` is an integer of at least `low` (or None, if optional)."""
+def check_count(
+    name: str, value: object, low: int, *, optional: bool = False, error: type[SpecinferError] = ConfigError
+) -> None:
+    """Raise `error`, naming the field, unless `value` is an integer of at least `low` (or None, if optional)."""
     if value is None and optional:
         return
     if isinstance(value, bool) or not isinstance(value, int) or value < low:
         wanted = "None or an integer" if optional else "an integer"
-        raise ConfigError(f"{name} must be {wanted} of at least {low}, got {value!r}")
+        raise error(f"{name} must be {wanted} of at least {low}, got {value!r}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-EVENT_SCHEMA_VERSION = 2
+EVENT_SCHEMA_VERSION = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +51,24 @@ class StepEvent:
     """Tokens that reached the output, after the stop cut."""
     num_cut: int
     """Verified tokens thrown away behind a stop."""
+    grammar_states: list[str]
+    """What the token of each verified row is a part of, the row behind the committed tokens first, then one behind each
+    draft token (GRAMMAR_STATES of specinfer.protocols); empty where the output has no form."""
+    mask_popcounts: list[int]
+    """Tokens that the form allows at each of these rows."""
+    legal_mass: list[float]
+    """What the target's law, at temperature 1 and without the form, gives to these tokens at each of these rows."""
+    draft_legal: list[bool]
+    """Whether the form allows each draft token."""
+    drafted_states: list[str]
+    """As grammar_states, for each token as it was proposed, before the draft was fitted to the form."""
+    legal_draft_mass: list[float]
+    """How much of the law that each of these was drawn from the form allows; 1 or 0 for a deterministic one."""
     draft_s: float
     """Drafting of the tokens verified in this step (done at the end of the step before)."""
     forward_s: float
+    grammar_s: float
+    """Filling the masks."""
     verify_s: float
     """Logits processing, sampling and verification."""
     other_s: float

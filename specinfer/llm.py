@@ -22,6 +22,7 @@ from specinfer.engine.engine import Engine
 from specinfer.errors import RequestError
 from specinfer.events import StepEvent
 from specinfer.protocols import DraftController, LoadedModel, Proposer, Randomness, Verifier
+from specinfer.structured.manager import GrammarManager
 from specinfer.types import (
     ChatMessage,
     CompletionOutput,
@@ -40,7 +41,8 @@ class LLM:
     """One target model with a proposer, a verifier and a controller.
 
     Each component is a short name (`ngram`), a path (`pkg.module:Class`) or an instance. `loaded_model` shares weights
-    between several LLMs. `randomness` replaces the counter-based source; tests enumerate outcomes with it.
+    between several LLMs, `grammars` what was compiled for structured outputs. `randomness` replaces the counter-based
+    source; tests enumerate outcomes with it.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class LLM:
         controller: str | DraftController = "fixed",
         *,
         loaded_model: LoadedModel | None = None,
+        grammars: GrammarManager | None = None,
         randomness: Randomness | None = None,
     ) -> None:
         self.config = config or EngineConfig()
@@ -68,6 +71,7 @@ class LLM:
             load_model=lambda name: _load(
                 dataclasses.replace(self.config, model=name, revision=None, max_model_len=None)
             ),
+            grammars=grammars,
             randomness=randomness,
         )
         self._delivery = Delivery(self.engine)
@@ -188,6 +192,11 @@ class LLM:
     def reset_prefix_cache(self) -> None:
         """Forget all cached prefixes."""
         self.engine.reset_prefix_cache()
+
+    @property
+    def grammars(self) -> GrammarManager:
+        """Compiles and keeps the grammars of structured outputs."""
+        return self.engine.forms.manager
 
     def render_chat(self, messages: Conversation) -> list[int]:
         """Token ids of a conversation up to the start of the answer."""

@@ -15,6 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from specinfer.errors import RequestError
+from specinfer.forms import StructuredOutputs
 
 MAX_STOP_STRINGS = 64
 MAX_LOGPROBS = 64
@@ -66,8 +67,9 @@ class SamplingParams:
     `temperature=0` is greedy. `top_k=0` and `top_k=-1` both mean no limit. `max_tokens=None` means up to the model's
     context. A smaller `priority` runs earlier (under the priority policy). `num_draft_tokens` overrides the
     controller's draft length for this request; 0 makes it a plain one. `prediction` is text or token ids that the
-    output may follow, for the proposer `prompt_ahead`; it never changes the output. `logprobs=k` reports the raw
-    target's log-probabilities of the emitted token and of the k most likely ones.
+    output may follow, for the proposer `prompt_ahead`; it never changes the output. `structured_outputs` is the form
+    that the output must have (a mapping of its fields will do); its end ends the output, under `ignore_eos` too.
+    `logprobs=k` reports the raw target's log-probabilities of the emitted token and of the k most likely ones.
     """
 
     n: int = 1
@@ -94,6 +96,7 @@ class SamplingParams:
     num_draft_tokens: int | None = None
     prediction: str | Sequence[int] | None = None
     logits_processors: Sequence[LogitsProcessor] | None = None
+    structured_outputs: StructuredOutputs | None = None
     detokenize: bool = True
     skip_special_tokens: bool = True
     output_kind: OutputKind = OutputKind.CUMULATIVE
@@ -132,6 +135,11 @@ class SamplingParams:
             raise RequestError(f"bad_words must be a list of strings, got the string {self.bad_words!r}")
         if not isinstance(self.output_kind, OutputKind):
             raise RequestError(f"output_kind must be an OutputKind, got {self.output_kind!r}")
+        form: object = self.structured_outputs
+        if isinstance(form, Mapping):
+            object.__setattr__(self, "structured_outputs", StructuredOutputs.of(form))
+        elif form is not None and not isinstance(form, StructuredOutputs):
+            raise RequestError(f"structured_outputs must be a StructuredOutputs or its fields, got {form!r}")
         for word in self.bad_words or ():
             if not isinstance(word, str) or not word:
                 raise RequestError(f"bad_words must be non-empty strings, got {word!r}")
@@ -141,6 +149,11 @@ class SamplingParams:
     @property
     def is_greedy(self) -> bool:
         return self.temperature == 0
+
+    @property
+    def ends_at_eos(self) -> bool:
+        """Whether EOS ends the output; where a form is asked for it always does, since nothing can follow."""
+        return not self.ignore_eos or self.structured_outputs is not None
 
     @property
     def stop_strings(self) -> tuple[str, ...]:
@@ -247,6 +260,10 @@ class RequestStats:
     num_draft_tokens: int = 0
     num_accepted_tokens: int = 0
     num_draft_errors: int = 0
+    grammar_backend: str | None = None
+    """What enforces the form of the output, None for a free one."""
+    compile_s: float | None = None
+    """How long its grammar took to compile: 0 for one that was there already."""
     arrival_s: float = 0.0
     first_token_s: float | None = None
     finished_s: float | None = None
@@ -268,6 +285,8 @@ class RequestOutput:
     """Why the request failed (finish_reason `error`); the completions hold what was emitted before."""
     draft_error: str | None = None
     """Why its drafter was switched off for this request; the output law is unaffected."""
+    warnings: list[str] = field(default_factory=list)
+    """What its form asks for and is not enforced (AuditPolicy.WARN)."""
 
 
 ChatMessage = dict[str, Any]

@@ -15,8 +15,10 @@ from typing import Any
 from torch import Tensor
 
 from specinfer.engine.draft_checks import checked_draft
+from specinfer.engine.masking import fit_draft
 from specinfer.engine.request import Request
 from specinfer.engine.scheduler import Scheduler
+from specinfer.forms import IllegalDrafts
 from specinfer.protocols import (
     DraftController,
     DraftResources,
@@ -33,11 +35,19 @@ from specinfer.types import Draft
 class Drafter:
     """A proposer under a controller, kept from harming the engine."""
 
-    def __init__(self, proposer: Proposer, controller: DraftController, context: ProposerContext) -> None:
+    def __init__(
+        self,
+        proposer: Proposer,
+        controller: DraftController,
+        context: ProposerContext,
+        illegal_drafts: IllegalDrafts = IllegalDrafts.KEEP,
+    ) -> None:
+        """illegal_drafts: what becomes of draft tokens that a request's form forbids."""
         self.proposer = proposer
         self.controller = controller
         self.vocab_size = context.vocab_size
         self.num_errors = 0
+        self._illegal_drafts = illegal_drafts
         self._is_blind = False
         continues = getattr(controller, "continues", None)
         if continues is not None:
@@ -142,7 +152,7 @@ class Drafter:
 
     def _accept_draft(self, request: Request, length: int, draft: Draft | None) -> None:
         if draft is not None and len(draft.token_ids):
-            request.draft = checked_draft(draft, length, self.vocab_size)
+            request.draft = fit_draft(request, checked_draft(draft, length, self.vocab_size), self._illegal_drafts)
 
     def _guard(self, request: Request, plugin: object, call: Callable[..., Any], *arguments: Any) -> Any:
         try:
@@ -153,5 +163,5 @@ class Drafter:
 
     def _disable(self, request: Request, plugin: object, error: str) -> None:
         request.draft_error = f"{type(plugin).__name__}: {error}; the request went on without drafts"
-        request.draft = None
+        request.draft = request.draft_census = None
         self.num_errors += 1

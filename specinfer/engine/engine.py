@@ -21,15 +21,18 @@ from torch import Tensor
 from specinfer import registry
 from specinfer.config import EngineConfig
 from specinfer.engine.admission import Admission
-from specinfer.engine.batch import LogitsSpan, build_batch
+from specinfer.engine.batch import build_batch
 from specinfer.engine.block_pool import BlockPool
+from specinfer.engine.committing import Committer
 from specinfer.engine.drafting import Drafter
-from specinfer.engine.observing import KeptTokens, KVMoves, observation
+from specinfer.engine.forming import FormQueue
+from specinfer.engine.masking import form_rows
+from specinfer.engine.observing import observation
 from specinfer.engine.output import RequestGroup
-from specinfer.engine.recording import RowOutcome, StepTimes, step_cost, step_events
-from specinfer.engine.request import Request
+from specinfer.engine.recording import StepTimes, step_cost, step_events
+from specinfer.engine.request import Request, Status
 from specinfer.engine.runner import Runner
-from specinfer.engine.scheduler import ScheduledRow, Scheduler, StepPlan
+from specinfer.engine.scheduler import Scheduler
 from specinfer.engine.verification import SampledRow, verify_rows
 from specinfer.errors import RequestError, UnsupportedModelError
 from specinfer.events import StepEvent
@@ -43,8 +46,8 @@ from specinfer.protocols import (
     Randomness,
     Verifier,
 )
-from specinfer.sampling.logprobs import raw_logprobs
 from specinfer.sampling.rng import CounterRandomness
+from specinfer.structured.manager import GrammarManager
 from specinfer.types import FinishReason, RequestOutput, SamplingParams
 
 
@@ -61,10 +64,11 @@ class Engine:
         *,
         proposer_name: str,
         load_model: Callable[[str], LoadedModel],
+        grammars: GrammarManager | None = None,
         randomness: Randomness | None = None,
     ) -> None:
-        """load_model: gives drafters models of their own. randomness: None for CounterRandomness(config.seed); tests
-        pass one that enumerates every outcome.
+        """load_model: gives drafters models of their own. grammars: None for a manager of its own. randomness: None for
+        CounterRandomness(config.seed); tests pass one that enumerates every outcome.
         """
         self.loaded = loaded
         self.verifier = verifier
@@ -84,7 +88,7 @@ class Engine:
             load_model=load_model,
             build=partial(registry.build, "proposers"),
         )
-        self.drafter = Drafter(proposer, controller, context)
+        self.drafter = Drafter(proposer, controller, context, config.structured.illegal_drafts)
         needs = self.drafter.resources
         self._hidden_points = tuple(sorted(needs.hidden_points))
         if self._hidden_points and not isinstance(loaded.model, HiddenStateModel):
@@ -94,7 +98,9 @@ class Engine:
             self.runner.num_blocks, config.cache.block_size, enable_prefix_caching=config.cache.enable_prefix_caching
         )
         self.scheduler = Scheduler(config.scheduler, self.pool, lookahead=needs.lookahead)
+        self._committer = Committer(self.scheduler, self.drafter, loaded.tokenizer)
         num_kv_tokens = self.pool.num_blocks * self.pool.block_size
+        self.forms = FormQueue(config.structured, loaded, grammars)
         self._admission = Admission(loaded, max_model_len, num_kv_tokens, config.seed)
         self.events: list[StepEvent] = []
         self._record_events = config.record_events
@@ -122,6 +128,7 @@ class Engine:
         for name in (request_id, *(request.request_id for request in requests)):
             if name in self._groups or name in self._group_of:
                 raise RequestError(f"request id {name!r} is already in flight; a request's completions are id/0, id/1")
+        pending = self.forms.submit(params)
         self._num_arrivals += len(requests)
         group = RequestGroup(
             request_id=request_id,
@@ -135,7 +142,10 @@ class Engine:
         for request in requests:
             self._group_of[request.request_id] = group
             self.drafter.start(request)
-            self.scheduler.add(request)
+            if pending is None:
+                self.scheduler.add(request)
+            else:
+                self.forms.add(request, pending)
 
     def abort(self, request_id: str) -> RequestOutput | None:
         """End a request now; its output so far, or None for an id that is not in flight."""
@@ -167,6 +177,9 @@ class Engine:
         """Run one step; the outputs of the requests it moved on, in the kind each asked for."""
         if not self._groups:
             return []
+        unformed = self._take_formed()
+        if not self.scheduler.has_requests:
+            return unformed
         times = StepTimes(draft_s=self._draft_s)
         started = time.perf_counter()
         plan = self.scheduler.schedule()
@@ -178,91 +191,59 @@ class Engine:
         before_forward = time.perf_counter()
         logits = self.runner.forward(batch)
         after_forward = time.perf_counter()
+        forms = form_rows(plan.rows)
+        after_forms = time.perf_counter()
         sampled = verify_rows(
-            plan.rows, spans, logits, self.verifier, self.randomness, wants_choices=self.drafter.observes
+            plan.rows, spans, logits, self.verifier, self.randomness, forms=forms, wants_choices=self.drafter.observes
         )
         after_verify = time.perf_counter()
 
-        outcomes, kept = self._commit(plan, spans, sampled, logits)
+        commit = self._committer.commit(plan, spans, sampled, logits)
+        for request, reason in commit.ended:
+            self._finish(request, reason)
+        if commit.moves.sources:
+            self.runner.move_kv(commit.moves.sources, commit.moves.destinations)
         before_observe = time.perf_counter()
-        if self.drafter.observes and not self.drafter.observe(*observation(kept, batch)):
+        if self.drafter.observes and not self.drafter.observe(*observation(commit.kept, batch)):
             self.pool.reset_prefix_cache()  # the step's blocks lack the drafter's K/V
         self._forget()
         after_observe = time.perf_counter()
-        outputs = self._outputs(sampled)
+        outputs = [*unformed, *self._outputs(sampled)]
         before_propose = time.perf_counter()
         self._propose()
         self._draft_s = time.perf_counter() - before_propose + after_observe - before_observe
 
         times.forward_s = after_forward - before_forward
-        times.verify_s = after_verify - after_forward
-        times.other_s = before_propose - started - times.forward_s - times.verify_s - (after_observe - before_observe)
-        self.drafter.observe_step(step_cost(outcomes, times))
+        times.grammar_s = after_forms - after_forward
+        times.verify_s = after_verify - after_forms
+        times.other_s = before_propose - started - (after_verify - before_forward) - (after_observe - before_observe)
+        self.drafter.observe_step(step_cost(commit.outcomes, times))
         if self._record_events:
-            self.events += step_events(self._num_steps, self._proposer_name, outcomes, times)
+            self.events += step_events(self._num_steps, self._proposer_name, commit.outcomes, times)
         self._num_steps += 1
         return outputs
 
-    def _commit(
-        self, plan: StepPlan, spans: Sequence[LogitsSpan], sampled: Sequence[SampledRow], logits: Tensor
-    ) -> tuple[list[RowOutcome], list[KeptTokens]]:
-        by_request = {id(item.row): item for item in sampled}
-        outcomes, kept = [], []
-        moves = KVMoves()
-        for row, span in zip(plan.rows, spans, strict=True):
-            outcome = RowOutcome(row, context_len=row.request.num_tokens, is_prefill=row.is_prefill)
-            if span.sampled_start > span.prompt_start:
-                self._add_prompt_logprobs(row, logits[span.prompt_start : span.sampled_start])
-            item = by_request.get(id(row))
-            if item is None:
-                kept.append(KeptTokens(row, row.num_scheduled_tokens))
-                self.scheduler.commit(row, row.num_scheduled_tokens)
-            else:
-                kept.append(self._commit_sampled(item, outcome, logits, moves))
-            outcomes.append(outcome)
-        if moves.sources:
-            self.runner.move_kv(moves.sources, moves.destinations)
-        return outcomes, kept
+    def _take_formed(self) -> list[RequestOutput]:
+        """Queue the requests whose grammar is ready; the outputs of those whose grammar failed."""
+        failed: list[Request] = []
 
-    def _commit_sampled(self, item: SampledRow, outcome: RowOutcome, logits: Tensor, moves: KVMoves) -> KeptTokens:
-        row, request = item.row, item.row.request
-        num_kept = request.text.walk(item.token_ids)
-        emitted = item.token_ids[:num_kept]
-        # The last token always stays pending, also where a stop cut the draft behind an accepted one.
-        path = item.path[: max(num_kept - 1, 0)]
-        num_standing = request.num_tokens - row.start - (0 if emitted else 1)
-        kept = KeptTokens(row, num_standing, path, item.choices)
-        moves.add(kept, self.pool.block_size)
-        request.append(emitted)
-        self.scheduler.commit(row, kept.end - row.start)
-        if request.params.logprobs is not None:
-            first = item.span.sampled_start
-            rows = logits[[first, *(first + 1 + node for node in item.path)][:num_kept]]
-            entries = raw_logprobs(rows, emitted, request.params.logprobs, self.loaded.tokenizer)
-            request.text.add_logprobs(entries, emitted)
-        if row.num_drafts:
-            self.drafter.count(request, row.num_drafts, item.num_accepted)
-        outcome.draft_p, outcome.path, outcome.distance = item.draft_p, item.path, sum(item.distances[:num_kept])
-        outcome.next_token_id = item.token_ids[-1] if item.error is None else None
-        outcome.num_emitted, outcome.num_cut = num_kept, len(item.token_ids) - num_kept
-        if request.text.finish_reason is not None:
-            self._finish(request, request.text.finish_reason)
-        elif item.error is not None:
-            request.error = str(item.error)
+        def fail(request: Request, error: RequestError) -> None:
+            request.error = str(error)
             self._finish(request, FinishReason.ERROR)
-        return kept
+            failed.append(request)
 
-    def _add_prompt_logprobs(self, row: ScheduledRow, logits: Tensor) -> None:
-        known, num_top = row.request.text.prompt_logprobs, row.request.params.prompt_logprobs
-        assert known is not None and num_top is not None
-        targets = row.request.token_ids[row.start + 1 : row.start + 1 + len(logits)].tolist()
-        skip = len(known) - (row.start + 1)  # computed before a preemption
-        if skip < len(targets):
-            known += raw_logprobs(logits[skip:], targets[skip:], num_top, self.loaded.tokenizer)
+        self.forms.take_ready(self.scheduler.add, fail, is_idle=not self.scheduler.has_requests)
+        self._forget()
+        groups = {id(group): group for request in failed if (group := self._group_of[request.request_id])}
+        return [output for group in groups.values() if (output := self._report(group)) is not None]
 
     def _finish(self, request: Request, reason: FinishReason) -> None:
         request.text.abandon(reason)
-        self.scheduler.finish(request)
+        if request.status is Status.COMPILING:
+            self.forms.remove(request)
+            request.status = Status.FINISHED
+        else:
+            self.scheduler.finish(request)
         self._forgotten.append(request)
 
     def _outputs(self, sampled: Sequence[SampledRow]) -> list[RequestOutput]:
@@ -293,5 +274,6 @@ class Engine:
     def check_integrity(self) -> None:
         """Assert the invariants of queues, block tables and pool; for tests, between steps."""
         self.scheduler.check_integrity()
-        in_flight = {r.request_id for r in (*self.scheduler.running, *self.scheduler.waiting)}
+        compiling = [request for request, _ in self.forms.waiting]
+        in_flight = {r.request_id for r in (*self.scheduler.running, *self.scheduler.waiting, *compiling)}
         assert in_flight == {r.request_id for g in self._groups.values() for r in g.requests if not r.is_finished}

@@ -46,6 +46,7 @@ class RequestGroup:
             stats=self._stats(),
             error=next((request.error for request in requests if request.error is not None), None),
             draft_error=next((request.draft_error for request in requests if request.draft_error is not None), None),
+            warnings=[] if requests[0].constraint is None else list(requests[0].constraint.warnings),
         )
 
     def _completion(self, index: int, request: Request) -> CompletionOutput:
@@ -67,12 +68,15 @@ class RequestGroup:
         )
 
     def _stats(self) -> RequestStats:
+        form = self.requests[0].constraint
         return RequestStats(
             num_cached_tokens=self.requests[0].num_cached_tokens or 0,
             num_preemptions=sum(request.num_preemptions for request in self.requests),
             num_draft_tokens=sum(request.num_draft_tokens for request in self.requests),
             num_accepted_tokens=sum(request.num_accepted_tokens for request in self.requests),
             num_draft_errors=sum(request.draft_error is not None for request in self.requests),
+            grammar_backend=None if form is None else form.backend,
+            compile_s=None if form is None else form.compile_s,
             arrival_s=self.arrival_s,
             first_token_s=self.first_token_s,
             finished_s=self.finished_s,

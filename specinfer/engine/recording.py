@@ -12,7 +12,8 @@ import torch
 
 from specinfer.engine.scheduler import ScheduledRow
 from specinfer.events import StepEvent
-from specinfer.protocols import StepCost
+from specinfer.protocols import FormRows, StepCost
+from specinfer.structured.bitmask import popcounts
 
 
 @dataclass(slots=True)
@@ -21,6 +22,7 @@ class StepTimes:
 
     draft_s: float = 0.0
     forward_s: float = 0.0
+    grammar_s: float = 0.0
     verify_s: float = 0.0
     other_s: float = 0.0
 
@@ -38,6 +40,10 @@ class RowOutcome:
     next_token_id: int | None = None
     num_emitted: int = 0
     num_cut: int = 0
+    form: FormRows | None = None
+    """What the request's form said of the rows"""
+    legal_mass: Sequence[float] = ()
+    """What the target's law gives to the tokens that the form allows, a value a row"""
 
 
 def step_cost(outcomes: Sequence[RowOutcome], times: StepTimes) -> StepCost:
@@ -51,7 +57,7 @@ def step_cost(outcomes: Sequence[RowOutcome], times: StepTimes) -> StepCost:
         has_prefill=any(outcome.is_prefill for outcome in outcomes),
         draft_s=times.draft_s,
         forward_s=times.forward_s,
-        other_s=times.verify_s + times.other_s,
+        other_s=times.grammar_s + times.verify_s + times.other_s,
     )
 
 
@@ -78,8 +84,15 @@ def step_events(step: int, proposer: str, outcomes: Sequence[RowOutcome], times:
             next_token_id=outcome.next_token_id,
             num_emitted=outcome.num_emitted,
             num_cut=outcome.num_cut,
+            grammar_states=outcome.form.states if outcome.form else [],
+            mask_popcounts=popcounts(outcome.form.bitmask) if outcome.form else [],
+            legal_mass=list(outcome.legal_mass),
+            draft_legal=outcome.form.is_legal if outcome.form else [],
+            drafted_states=outcome.row.census.states if outcome.row.census else [],
+            legal_draft_mass=outcome.row.census.legal_mass if outcome.row.census else [],
             draft_s=times.draft_s,
             forward_s=times.forward_s,
+            grammar_s=times.grammar_s,
             verify_s=times.verify_s,
             other_s=times.other_s,
         )

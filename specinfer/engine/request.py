@@ -18,11 +18,14 @@ from specinfer.types import Draft, SamplingParams
 if TYPE_CHECKING:
     from specinfer.engine.text import CompletionText
     from specinfer.sampling.processing import RequestLaw
+    from specinfer.structured.constraint import Constraint
+    from specinfer.structured.drafts import DraftCensus
 
 
 class Status(Enum):
-    """Where a request is: in the queue (new or preempted), holding KV, or done."""
+    """Where a request is: its grammar being compiled, in the queue (new or preempted), holding KV, or done."""
 
+    COMPILING = "compiling"
     WAITING = "waiting"
     RUNNING = "running"
     FINISHED = "finished"
@@ -69,7 +72,11 @@ class Request:
         self.num_cached_tokens: int | None = None  # None until first admitted
         self.num_preemptions = 0
 
+        self.constraint: Constraint | None = None
+        """The form of its output; it stays through a preemption, as the output does"""
         self.draft: Draft | None = None
+        self.draft_census: DraftCensus | None = None
+        """What the form said of `draft` before it was fitted"""
         self.draft_error: str | None = None
         self.num_draft_tokens = 0
         self.num_accepted_tokens = 0

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from specinfer.config import SchedulerConfig, SchedulingPolicy
 from specinfer.engine.block_pool import BlockPool
 from specinfer.engine.request import Request, Status
+from specinfer.structured.drafts import DraftCensus
 from specinfer.types import Draft
 
 
@@ -25,6 +26,8 @@ class ScheduledRow:
     num_scheduled_tokens: int
     draft: Draft | None
     """The drafts that are scheduled, None for none."""
+    census: DraftCensus | None = None
+    """What the request's form said of the draft as it was proposed"""
 
     @property
     def num_drafts(self) -> int:
@@ -72,6 +75,10 @@ class Scheduler:
         request.status = Status.WAITING
         self.waiting.append(request)
         self._waiting_is_sorted = False
+
+    @property
+    def has_requests(self) -> bool:
+        return bool(self.running or self.waiting)
 
     def schedule(self) -> StepPlan:
         """Choose the next step's rows and allocate their blocks: running requests first, then waiting ones."""
@@ -213,7 +220,7 @@ class Scheduler:
         """Drop KV and drafts; outputs stay, and the tokens are computed again when it is next admitted."""
         self.running.remove(request)
         self._release(request)
-        request.draft = None
+        request.draft = request.draft_census = None
         request.num_preemptions += 1
         plan.preempted.append(request)
         self._enqueue(request)
@@ -239,10 +246,11 @@ def _rank(request: Request) -> tuple[int, int]:
 
 
 def _row(request: Request, num_tokens: int) -> ScheduledRow:
-    draft, request.draft = request.draft, None
+    draft, census = request.draft, request.draft_census
+    request.draft = request.draft_census = None
     num_drafts = num_tokens - request.num_pending_tokens
     if draft is None or num_drafts <= 0:
         draft = None
     elif num_drafts < len(draft.token_ids):
         draft = draft.truncate(num_drafts)
-    return ScheduledRow(request, request.num_computed_tokens, num_tokens, draft)
+    return ScheduledRow(request, request.num_computed_tokens, num_tokens, draft, census)

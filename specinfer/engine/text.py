@@ -70,7 +70,7 @@ class StopRules:
     def of(cls, params: SamplingParams, eos_token_ids: frozenset[int], max_tokens: int) -> StopRules:
         """The rules of one request; max_tokens is the request's own, limited by the model's context."""
         return cls(
-            frozenset() if params.ignore_eos else eos_token_ids,
+            eos_token_ids if params.ends_at_eos else frozenset(),
             frozenset(params.stop_token_ids or ()),
             params.stop_strings,
             params.min_tokens,

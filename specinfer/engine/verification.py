@@ -15,7 +15,7 @@ from torch import Tensor
 from specinfer.engine.batch import LogitsSpan
 from specinfer.engine.scheduler import ScheduledRow
 from specinfer.errors import RequestError
-from specinfer.protocols import Purpose, Randomness, Verdict, Verifier, VerifyItem
+from specinfer.protocols import FormRows, Purpose, Randomness, Verdict, Verifier, VerifyItem
 from specinfer.sampling.processing import LawSegment, ProcessedRows, process
 from specinfer.sampling.target import cut_verdict
 from specinfer.types import Draft
@@ -38,6 +38,10 @@ class SampledRow:
     choices: list[int] = field(default_factory=list)
     """The most likely token at each row, where they were asked for"""
     error: RequestError | None = None
+    form: FormRows | None = None
+    """What the request's form said of the rows"""
+    legal_mass: Sequence[float] = ()
+    """What the target's law gives to the tokens that the form allows, a value a row"""
 
     @property
     def num_accepted(self) -> int:
@@ -51,30 +55,40 @@ def verify_rows(
     verifier: Verifier,
     randomness: Randomness,
     *,
+    forms: Sequence[FormRows | RequestError | None] | None = None,
     wants_choices: bool = False,
 ) -> list[SampledRow]:
     """Form p at every sampled row and decide; in the order of `rows`.
 
-    wants_choices: tell the most likely token at each row of a draft.
+    forms: what each row's request may say, where its output has a form. wants_choices: tell the most likely token at
+    each row of a draft.
     """
     sampled = [(row, span) for row, span in zip(rows, spans, strict=True) if row.is_sampled]
     if not sampled:
         return []
+    given = [form for row, form in zip(rows, forms or [None] * len(rows), strict=True) if row.is_sampled]
     segments = [
-        LawSegment(row.request.law, row.request.output_token_ids, draft.token_ids, draft.parents)
-        for row, _ in sampled
+        LawSegment(
+            row.request.law,
+            row.request.output_token_ids,
+            draft.token_ids,
+            draft.parents,
+            form.bitmask if isinstance(form, FormRows) else None,
+        )
+        for (row, _), form in zip(sampled, given, strict=True)
         for draft in (row.draft or _NO_DRAFT,)
     ]
     targets = process(_sampled_logits(logits, sampled), segments, randomness)
     results: list[SampledRow] = []
     drafted: list[tuple[SampledRow, VerifyItem, ProcessedRows]] = []
-    for (row, span), target in zip(sampled, targets, strict=True):
-        if isinstance(target, RequestError):
-            results.append(SampledRow(row, span, [0.0] * row.num_drafts, error=target))
+    for (row, span), form, segment, target in zip(sampled, given, segments, targets, strict=True):
+        error = form if isinstance(form, RequestError) else target if isinstance(target, RequestError) else None
+        if error is not None or isinstance(form, RequestError) or isinstance(target, RequestError):
+            results.append(SampledRow(row, span, [0.0] * row.num_drafts, error=error))
             continue
         item = VerifyItem(target, row.draft or _NO_DRAFT, row.request.seed, row.request.num_output_tokens)
         draft_p = [target.prob(item.draft.parent(i) + 1, x) for i, x in enumerate(item.draft.token_ids)]
-        results.append(SampledRow(row, span, draft_p))
+        results.append(SampledRow(row, span, draft_p, form=form, legal_mass=segment.legal_mass))
         if wants_choices and row.draft is not None:
             results[-1].choices = target.choices()
         if row.draft is None:

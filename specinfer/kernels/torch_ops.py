@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
@@ -232,3 +233,19 @@ def _attend_by_formula(
     weights = scores.softmax(dim=-1)[..., : k.shape[2]]
     folded = weights.reshape(num_rows, num_kv_heads, -1, k.shape[2])
     return (folded @ v).view(num_rows, num_heads, query_len, v.shape[-1])
+
+
+def mask_logits(logits: Tensor, bitmask: Tensor) -> None:
+    """Set every logit without a bit to -inf, those beyond the bitmask's width too; in place.
+
+    logits: [num_rows, vocab_size]; bitmask: int32 [num_rows, num_words], bit i % 32 of word i // 32 for token i.
+    """
+    width = min(logits.shape[1], bitmask.shape[1] * 32)
+    if bitmask.device.type == "cpu":  # numpy unpacks several times faster than torch shifts
+        bits = np.unpackbits(bitmask.numpy().view(np.uint8), axis=1, bitorder="little")
+        is_set = torch.from_numpy(bits).bool()
+    else:
+        shifts = torch.arange(32, dtype=torch.int32, device=bitmask.device)
+        is_set = ((bitmask[:, :, None] >> shifts) & 1).flatten(1).bool()
+    logits[:, :width].masked_fill_(~is_set[:, :width].to(logits.device), -torch.inf)
+    logits[:, width:] = -torch.inf

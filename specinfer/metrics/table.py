@@ -25,6 +25,7 @@ _TYPES: Mapping[str, Any] = {
     "bool": pl.Boolean,
     "str": pl.String,
     "list[int]": pl.List(pl.Int64),
+    "list[bool]": pl.List(pl.Boolean),
     "list[float]": pl.List(pl.Float64),
     "list[str]": pl.List(pl.String),
 }

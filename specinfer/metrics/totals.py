@@ -16,7 +16,7 @@ import polars as pl
 
 REQUEST_KEYS = ("method", "repeat", "task", "question_id", "turn", "request_id")
 STEP_KEYS = ("method", "step")
-TIMES = ("draft_s", "forward_s", "verify_s", "other_s")
+TIMES = ("draft_s", "forward_s", "grammar_s", "verify_s", "other_s")
 
 
 def _present(table: pl.DataFrame, keys: Sequence[str]) -> list[str]:
@@ -81,7 +81,7 @@ def shared_seconds(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def time_split(events: pl.DataFrame) -> dict[str, float]:
-    """Seconds by part of the step (draft_s, forward_s, verify_s, other_s), each step counted once, prefill included.
+    """Seconds by part of the step (the names of TIMES), each step counted once, prefill included.
 
     A step whose requests are partly left out of `events` counts with its whole time.
     """

@@ -48,5 +48,15 @@ class TransformersTokenizer:
         strings: list[str] = self.hf_tokenizer.convert_ids_to_tokens(list(range(len(self))))
         return strings
 
+    def token_bytes(self) -> list[bytes]:
+        """As xgrammar reads the vocabulary: byte-level, byte-fallback and raw ones."""
+        import xgrammar
+
+        info = xgrammar.TokenizerInfo.from_huggingface(self.hf_tokenizer, vocab_size=len(self))
+        texts: list[bytes] = list(info.decoded_vocab)
+        special = set(self.hf_tokenizer.all_special_ids)
+        special |= {i for i, token in self.hf_tokenizer.added_tokens_decoder.items() if token.special}
+        return [b"" if i in special else text for i, text in enumerate(texts)]
+
     def __len__(self) -> int:
         return len(self.hf_tokenizer)

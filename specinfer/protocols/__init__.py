@@ -1,9 +1,22 @@
-"""What must a model, a drafter, a verifier, a controller or a tracker do to plug in?
+"""What must a model, a drafter, a verifier, a controller, a grammar backend or a tracker do to plug in?
 
 Structural protocols: a plugin inherits from nothing. One module a role.
 """
 
 from specinfer.protocols.controller import DraftController, EngineLoad, StepCost
+from specinfer.protocols.grammar import (
+    GRAMMAR_STATES,
+    Bitmask,
+    CompiledGrammar,
+    ConstraintView,
+    Enforcement,
+    FormRows,
+    GrammarBackend,
+    GrammarKind,
+    GrammarMatcher,
+    GrammarSpec,
+    TokenTable,
+)
 from specinfer.protocols.model import (
     AFTER_FINAL_NORM,
     CausalModel,
@@ -26,11 +39,21 @@ from specinfer.protocols.verifier import OutputLaw, TargetRows, Verdict, Verifie
 
 __all__ = [
     "AFTER_FINAL_NORM",
+    "GRAMMAR_STATES",
+    "Bitmask",
     "CausalModel",
+    "CompiledGrammar",
+    "ConstraintView",
     "DraftController",
     "DraftResources",
     "DrawKey",
+    "Enforcement",
     "EngineLoad",
+    "FormRows",
+    "GrammarBackend",
+    "GrammarKind",
+    "GrammarMatcher",
+    "GrammarSpec",
     "HiddenStateModel",
     "KVClaim",
     "KVLayerSpec",
@@ -44,6 +67,7 @@ __all__ = [
     "RequestView",
     "StepCost",
     "TargetRows",
+    "TokenTable",
     "Tokenizer",
     "Tracker",
     "Verdict",

@@ -111,6 +111,10 @@ class Tokenizer(Protocol):
         """The string of each id, as the vocabulary holds it: equal strings mean the same token in two vocabularies."""
         ...
 
+    def token_bytes(self) -> list[bytes]:
+        """What each id adds to a text, b"" for special ids."""
+        ...
+
     def __len__(self) -> int:
         """Count of token ids with a meaning; the model's logits may be wider (padding rows)."""
         ...

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from specinfer.protocols.grammar import ConstraintView
 from specinfer.protocols.model import CausalModel, KVLayerSpec, LoadedModel, Tokenizer
 from specinfer.protocols.randomness import Randomness
 from specinfer.types import Draft, SamplingParams
@@ -49,6 +50,11 @@ class RequestView(Protocol):
 
     @property
     def num_accepted_tokens(self) -> int: ...
+
+    @property
+    def constraint(self) -> ConstraintView | None:
+        """The form of its output, None where it is free."""
+        ...
 
     @property
     def block_ids(self) -> Sequence[int]:
@@ -128,6 +134,8 @@ class ProposerContext:
     continues: Callable[[RequestView, int, Tensor], bool] = _always
     """(request, depth, law at that depth) -> whether the controller lets the draft grow to this depth. Asked before
     the token of that depth is drawn, so that stopping there is exact."""
+    is_filtered: bool = False
+    """Draw from laws restricted to what a request's form allows, and hand these over as q"""
     load_model: Callable[[str], LoadedModel] = _no_loader
     """A model by name, folder or hub id, as the engine loads its target"""
     build: Callable[[Any], Any] = _no_builder

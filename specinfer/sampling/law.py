@@ -63,7 +63,7 @@ class RequestLaw:
         stop_ids = checked_ids("stop_token_ids", params.stop_token_ids or (), vocab_size)
         allowed = checked_ids("allowed_token_ids", params.allowed_token_ids or (), vocab_size)
         bias_ids = checked_ids("logit_bias", params.logit_bias or (), vocab_size)
-        ending = set(stop_ids) if params.ignore_eos else set(stop_ids).union(eos_token_ids)
+        ending = set(stop_ids).union(eos_token_ids) if params.ends_at_eos else set(stop_ids)
         min_tokens = params.min_tokens if ending else 0
         bad_words = _encode_bad_words(params.bad_words or (), tokenizer)
         penalties = (params.repetition_penalty, params.frequency_penalty, params.presence_penalty)

@@ -16,7 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from specinfer.errors import RequestError
+from specinfer.errors import GrammarError, RequestError
+from specinfer.kernels.torch_ops import mask_logits
 from specinfer.protocols import Randomness
 from specinfer.sampling.edits import edit
 from specinfer.sampling.law import RequestLaw
@@ -38,6 +39,10 @@ class LawSegment:
     draft_token_ids: Sequence[int] = ()
     parents: Sequence[int] | None = None
     """Of the draft's nodes, as in Draft"""
+    bitmask: NDArray[np.int32] | None = None
+    """[num_rows, num_words]: the tokens that the output's form allows; a row behind no legal path has none"""
+    legal_mass: list[float] = field(default_factory=list, init=False)
+    """Of each row, where there is a bitmask: what the target's law, at temperature 1, gives to the allowed tokens"""
 
     @property
     def num_rows(self) -> int:
@@ -71,7 +76,7 @@ def process(
     for index, segment in enumerate(segments):
         rows = logits[bounds[index] : bounds[index + 1]]
         part = _Part(index, segment, rows)
-        if segment.law.is_edited:
+        if segment.law.is_edited or segment.bitmask is not None:
             is_edited = True
             _edit(part)
         (greedy if segment.law.is_greedy else sampled).append(part)
@@ -89,6 +94,16 @@ def process(
 
 def _edit(part: _Part) -> None:
     part.rows = part.rows.clone()
+    segment = part.segment
+    if segment.law.is_edited:
+        _apply_parameters(part)
+    if segment.bitmask is not None:  # last, so that nothing lifts it
+        whole = part.rows.logsumexp(dim=-1)
+        mask_logits(part.rows, torch.from_numpy(segment.bitmask))
+        segment.legal_mass = (part.rows.logsumexp(dim=-1) - whole).exp().nan_to_num(0.0).clamp(max=1.0).tolist()
+
+
+def _apply_parameters(part: _Part) -> None:
     segment = part.segment
     outputs = np.asarray(segment.output_token_ids, dtype=np.int64)
     draft = [int(token) for token in segment.draft_token_ids]
@@ -146,6 +161,8 @@ def _find_lawless_rows(maxima: Tensor, parts: Sequence[_Part]) -> bool:
 
 def _lawless_row_error(segment: LawSegment, row: int, maximum: float) -> RequestError:
     position = len(segment.output_token_ids) + len(prefixes(segment.draft_token_ids, segment.parents)[row])
+    if segment.bitmask is not None and maximum == -float("inf"):
+        return _dead_end_error(segment, row, position)
     if segment.law.is_edited and maximum == -float("inf"):
         return RequestError(
             f"no token is left for output token {position}: allowed_token_ids, min_tokens, bad_words and "
@@ -154,4 +171,16 @@ def _lawless_row_error(segment: LawSegment, row: int, maximum: float) -> Request
     return RequestError(
         f"the logits for output token {position} hold no finite maximum (largest: {maximum}): the model or a logits "
         f"processor computed NaN or infinity; try dtype=float32"
+    )
+
+
+def _dead_end_error(segment: LawSegment, row: int, position: int) -> RequestError:
+    assert segment.bitmask is not None
+    if not segment.bitmask[row].any():
+        return GrammarError(
+            f"the grammar cannot go on at output token {position}: no token of the vocabulary continues the text"
+        )
+    return GrammarError(
+        f"no token is left for output token {position}: the grammar and the request's other parameters (min_tokens, "
+        f"allowed_token_ids, bad_words, logits_processors) together forbid every one; loosen one of them"
     )

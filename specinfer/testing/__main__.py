@@ -13,7 +13,8 @@ def main(arguments: list[str]) -> int:
     """Print a line a check; 0 when all passed, 1 when one failed, 2 when it could not start."""
     if len(arguments) != 2:
         print(
-            "usage: python -m specinfer.testing {proposers|verifiers|controllers|trackers} NAME|pkg.module:Class",
+            "usage: python -m specinfer.testing {proposers|verifiers|controllers|grammars|trackers} "
+            "NAME|pkg.module:Class",
             file=sys.stderr,
         )
         return 2

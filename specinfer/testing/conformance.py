@@ -26,6 +26,7 @@ from specinfer.config import CacheConfig, EngineConfig, SchedulerConfig
 from specinfer.errors import PluginError
 from specinfer.llm import LLM
 from specinfer.protocols import LoadedModel, Randomness
+from specinfer.testing.grammar_conformance import grammar_checks
 from specinfer.testing.laws import assert_same_law, output_law
 from specinfer.testing.models import tiny_loaded_model
 from specinfer.testing.proposers import SampledProposer, ScriptedProposer
@@ -244,12 +245,14 @@ def checks_of(kind: str, make: Factory, target: Target | None = None) -> dict[st
         return checks | _verifier_checks(make)
     if kind == "trackers":
         return checks | {"a_whole_run_is_recorded": partial(a_whole_run_is_recorded, make)}
+    if kind == "grammars":
+        return checks | grammar_checks(make)
     if kind == "proposers":
         trial = _Trial({"proposer": make}, cache(target or tiny_target), target is not None)
     elif kind == "controllers":
         trial = _Trial({"proposer": _one_hot_drafts, "controller": make})
     else:
-        known = "proposers, verifiers, controllers and trackers"
+        known = "proposers, verifiers, controllers, grammars and trackers"
         raise PluginError(f"no conformance suite for {kind!r}; there is one for {known}")
     return checks | {check.__name__: partial(check, trial) for check in ENGINE_CHECKS}
 
@@ -260,7 +263,9 @@ def run_checks(kind: str, make: Factory, target: Target | None = None) -> list[C
     for name, run in checks_of(kind, make, target).items():
         try:
             results.append(CheckResult(name, note=run()))
-        except Exception as error:  # a foreign plugin may raise anything
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a foreign plugin may raise anything, a library's panic in Rust too
             results.append(CheckResult(name, error=f"{type(error).__name__}: {error}"))
     return results
 

@@ -114,6 +114,12 @@ class ByteTokenizer:
         """A name for each byte and each special id."""
         return [f"<{token_id}>" for token_id in range(self.vocab_size)]
 
+    def token_bytes(self) -> list[bytes]:
+        """A byte each, a letter where the vocabulary is small; nothing for special ids."""
+        if self.vocab_size < 256:
+            return [bytes([ord("a") + i]) for i in range(self.vocab_size)]
+        return [bytes([i]) if i < 256 else b"" for i in range(self.vocab_size)]
+
     def __len__(self) -> int:
         return self.vocab_size
 

@@ -45,10 +45,17 @@ def make_event(
         next_token_id=7,
         num_emitted=accepted + 1 - cut,
         num_cut=cut,
+        grammar_states=[],
+        mask_popcounts=[],
+        legal_mass=[],
+        draft_legal=[],
+        drafted_states=[],
+        legal_draft_mass=[],
         draft_s=0.1 * seconds,
         forward_s=0.6 * seconds,
+        grammar_s=0.05 * seconds,
         verify_s=0.2 * seconds,
-        other_s=0.1 * seconds,
+        other_s=0.05 * seconds,
     )
 
 

@@ -67,4 +67,4 @@ def test_a_step_is_shared_equally_among_its_requests(event: Callable[..., StepEv
 def test_the_time_split_counts_a_step_once(event: Callable[..., StepEvent]) -> None:
     events = [event("a", 0, batch_size=2), event("b", 0, batch_size=2), event("a", 1)]
     split = totals.time_split(table.from_events(events))
-    assert split == pytest.approx({"draft_s": 0.2, "forward_s": 1.2, "verify_s": 0.4, "other_s": 0.2})
+    assert split == pytest.approx({"draft_s": 0.2, "forward_s": 1.2, "grammar_s": 0.1, "verify_s": 0.4, "other_s": 0.1})

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from proposers.growth import Branching, Growth, Vocabulary, grow
+from proposers.branching import Branching
+from proposers.growth import Growth, Vocabulary, grow
 from proposers.medusa import likeliest_paths
 from specinfer.errors import ConfigError
 from specinfer.protocols import ProposerContext

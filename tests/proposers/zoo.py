@@ -15,6 +15,8 @@ from proposers.cascade import CascadeProposer
 from proposers.draft_model import DraftModelProposer
 from proposers.eagle import EagleProposer
 from proposers.fallback import FallbackProposer
+from proposers.filtered import FilteredProposer
+from proposers.forced import ForcedProposer
 from proposers.growth import Growth
 from proposers.lookahead import LookaheadProposer
 from proposers.medusa import MedusaProposer
@@ -111,6 +113,20 @@ ZOO: dict[str, dict[str, Make]] = {
     "cascade": {
         "eagle, ngram": lambda v, k: CascadeProposer(
             _eagle(v), NgramProposer(), max_first_tokens=2, num_draft_tokens=k
+        ),
+    },
+    "forced": {
+        "ngram": lambda v, k: ForcedProposer(inner=NgramProposer(), num_draft_tokens=k),
+        "eagle": lambda v, k: ForcedProposer(inner=_eagle(v), num_draft_tokens=k),
+        "filtered tree": lambda v, k: ForcedProposer(inner=FilteredProposer(inner=_eagle(v, TREE)), num_draft_tokens=k),
+    },
+    "filtered": {
+        "eagle": lambda v, k: FilteredProposer(inner=_eagle(v), num_draft_tokens=k),
+        "eagle tree": lambda v, k: FilteredProposer(inner=_eagle(v, TREE), num_draft_tokens=k),
+        "self draft": lambda v, k: FilteredProposer(inner=SelfDraftProposer(num_layers=2), num_draft_tokens=k),
+        "medusa": lambda v, k: FilteredProposer(inner=MedusaProposer(heads=medusa_folder(v)), num_draft_tokens=k),
+        "fallback": lambda v, k: FilteredProposer(
+            inner=FallbackProposer(NgramProposer(min_lookup=2), _eagle(v)), num_draft_tokens=k
         ),
     },
     "medusa": {
