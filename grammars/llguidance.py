@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from grammars.enforcement import LLGUIDANCE
+from grammars.enforcement import enforcement
 from grammars.gbnf import LARK, rewritten
 from specinfer.errors import GrammarError
 from specinfer.protocols import Bitmask, CompiledGrammar, Enforcement, GrammarKind, GrammarSpec, TokenTable
@@ -119,7 +119,7 @@ class LLGuidanceBackend:
     is_isolated: bool = field(default=False, init=False, repr=False)
     kinds: frozenset[GrammarKind] = field(default=frozenset(GrammarKind), init=False, repr=False)
     enforces: Mapping[str, Enforcement] = field(
-        default_factory=lambda: LLGUIDANCE, init=False, repr=False, compare=False
+        default_factory=lambda: enforcement("llguidance"), init=False, repr=False, compare=False
     )
     _tokens: TokenTable = field(init=False, repr=False, compare=False)
     _tokenizer: Any = field(init=False, repr=False, compare=False)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from grammars.enforcement import OUTLINES
+from grammars.enforcement import enforcement
 from specinfer.protocols import Bitmask, CompiledGrammar, Enforcement, GrammarKind, GrammarSpec, TokenTable
 from specinfer.structured.patterns import portable
 from specinfer.structured.sources import refusals, refuse, schema_of
@@ -133,7 +133,9 @@ class OutlinesBackend:
     kinds: frozenset[GrammarKind] = field(
         default=frozenset({GrammarKind.JSON_SCHEMA, GrammarKind.REGEX}), init=False, repr=False
     )
-    enforces: Mapping[str, Enforcement] = field(default_factory=lambda: OUTLINES, init=False, repr=False, compare=False)
+    enforces: Mapping[str, Enforcement] = field(
+        default_factory=lambda: enforcement("outlines"), init=False, repr=False, compare=False
+    )
     _tokens: TokenTable = field(init=False, repr=False, compare=False)
     _byte_ids: Sequence[int] = field(init=False, repr=False, compare=False)
     _vocabulary: Any = field(init=False, repr=False, compare=False)

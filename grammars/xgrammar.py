@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from grammars.enforcement import XGRAMMAR
+from grammars.enforcement import enforcement
 from grammars.gbnf import XGRAMMAR_EBNF, rewritten
 from specinfer.protocols import Bitmask, CompiledGrammar, Enforcement, GrammarKind, GrammarSpec, TokenTable
 from specinfer.structured.patterns import portable
@@ -105,7 +105,9 @@ class XGrammarBackend:
 
     is_isolated: bool = field(default=True, init=False, repr=False)
     kinds: frozenset[GrammarKind] = field(default=frozenset(GrammarKind), init=False, repr=False)
-    enforces: Mapping[str, Enforcement] = field(default_factory=lambda: XGRAMMAR, init=False, repr=False, compare=False)
+    enforces: Mapping[str, Enforcement] = field(
+        default_factory=lambda: enforcement("xgrammar"), init=False, repr=False, compare=False
+    )
     _tokens: TokenTable = field(init=False, repr=False, compare=False)
     _compiler: Any = field(init=False, repr=False, compare=False)
 

@@ -79,6 +79,7 @@ class StructuredConfig:
     def __post_init__(self) -> None:
         if not self.backends:
             raise ConfigError("structured.backends is empty: name at least one grammar backend")
+        object.__setattr__(self, "backends", tuple(self.backends))
         check_count("structured.cache_bytes", self.cache_bytes, 0)
         check_count("structured.num_workers", self.num_workers, 1)
 

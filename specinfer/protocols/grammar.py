@@ -180,8 +180,8 @@ class GrammarBackend(Protocol):
     kinds: frozenset[GrammarKind]
     """What it compiles at all"""
     enforces: Mapping[str, Enforcement]
-    """What it makes of each feature of JSON Schema, by the names of specinfer.structured.audit; a feature that is not
-    listed is taken for REFUSED. The table is held against instances by the tests."""
+    """What it makes of each feature of JSON Schema, by the names of specinfer.structured.features; a feature that is
+    not listed is taken for REFUSED. The table is held against instances by the tests."""
 
     def bind(self, tokens: TokenTable) -> None:
         """Get ready for a vocabulary, once, before anything else."""

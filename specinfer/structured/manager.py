@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, InvalidStateError, wait
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
@@ -23,7 +22,9 @@ from specinfer.errors import GrammarError, PluginError
 from specinfer.forms import AuditPolicy, GrammarLimits, StructuredOutputs
 from specinfer.protocols import CompiledGrammar, GrammarBackend, GrammarKind, GrammarSpec, TokenTable
 from specinfer.structured.audit import AuditReport, audit
+from specinfer.structured.cache import GrammarCache
 from specinfer.structured.compiling import CompilerProcess, within
+from specinfer.structured.lane import Lane
 from specinfer.structured.specs import schemas_in, spec_of
 
 
@@ -100,10 +101,10 @@ class GrammarManager:
         self._lock = threading.RLock()
         self._backends: dict[str, GrammarBackend] = {}
         self._bound: dict[str, Future[None]] = {}
-        self._cache = _Cache(config.cache_bytes)
+        self._cache = GrammarCache(config.cache_bytes)
         self._flights: dict[tuple[str, GrammarLimits], Future[_Compiled]] = {}
         self._lanes = {
-            is_isolated: _Lane(config.num_workers, lambda: CompilerProcess(self._vocabulary))
+            is_isolated: Lane(config.num_workers, lambda: CompilerProcess(self._vocabulary))
             for is_isolated in (False, True)
         }
         self._is_closed = False
@@ -267,72 +268,6 @@ class GrammarManager:
     def _vocabulary(self) -> TokenTable:
         with self._lock:
             return self._tokens()
-
-
-class _Cache:
-    """Grammars by address, the least recently used ones dropped beyond `max_bytes`."""
-
-    def __init__(self, max_bytes: int) -> None:
-        self.max_bytes = max_bytes
-        self.num_bytes = 0
-        self._kept: OrderedDict[str, tuple[CompiledGrammar, int]] = OrderedDict()
-
-    def get(self, address: str) -> CompiledGrammar | None:
-        if address not in self._kept:
-            return None
-        grammar, _ = self._kept[address]
-        self.put(address, grammar)
-        return grammar
-
-    def put(self, address: str, grammar: CompiledGrammar) -> None:
-        """Keep one as the latest; its size is asked for anew, as it grows with use."""
-        self.num_bytes -= self._kept.pop(address, (grammar, 0))[1]
-        size = grammar.num_bytes
-        self._kept[address] = grammar, size
-        self.num_bytes += size
-        while self.num_bytes > self.max_bytes:
-            _, (_, dropped) = self._kept.popitem(last=False)
-            self.num_bytes -= dropped
-
-
-Job = Callable[[CompilerProcess], None]
-
-
-@dataclass
-class _Lane:
-    """A queue of compilations with some threads, which end when it is empty, and a process each."""
-
-    num_workers: int
-    make_process: Callable[[], CompilerProcess]
-    _jobs: deque[Job] = field(default_factory=deque, init=False)
-    _idle: list[CompilerProcess] = field(default_factory=list, init=False)
-    _busy: list[CompilerProcess] = field(default_factory=list, init=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
-
-    def add(self, job: Job) -> None:
-        with self._lock:
-            self._jobs.append(job)
-            if len(self._busy) < self.num_workers:
-                process = self._idle.pop() if self._idle else self.make_process()
-                self._busy.append(process)
-                threading.Thread(target=self._work, args=(process,), name="specinfer-grammars", daemon=True).start()
-
-    def _work(self, process: CompilerProcess) -> None:
-        while True:
-            with self._lock:
-                if not self._jobs:
-                    self._busy.remove(process)
-                    self._idle.append(process)
-                    return
-                job = self._jobs.popleft()
-            job(process)
-
-    def close(self) -> None:
-        with self._lock:
-            self._jobs.clear()
-            processes = [*self._idle, *self._busy]
-        for process in processes:
-            process.close()
 
 
 def _address(name: str, spec: GrammarSpec) -> str:

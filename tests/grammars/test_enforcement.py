@@ -9,8 +9,9 @@ from jsonschema.validators import Draft202012Validator, validator_for
 
 from specinfer import registry
 from specinfer.protocols import Enforcement, GrammarBackend
-from specinfer.structured.audit import features
-from specinfer.testing.grammar_features import BYTES, PROBES, Probe, observed, verdicts
+from specinfer.structured.features import features
+from specinfer.testing.grammar_features import BYTES, observed, verdicts
+from specinfer.testing.grammar_probes import PROBES, Probe
 
 TAKES_LONG = {("outlines", "any value")}
 """Automata of nested values: most of a minute each"""

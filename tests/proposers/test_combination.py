@@ -61,6 +61,7 @@ def request(text: Sequence[int], name: str = "a", **fields: Any) -> Any:
         "seed": 7,
         "num_draft_tokens": 0,
         "num_accepted_tokens": 0,
+        "constraint": None,
         "block_ids": [0],
     }
     return SimpleNamespace(**defaults | fields)
