@@ -29,7 +29,7 @@ class Finding:
     enforcement: Enforcement
 
 
-_BADNESS = {Enforcement.EXACT: 0, Enforcement.NARROWED: 1, Enforcement.WIDENED: 2, Enforcement.REFUSED: 3}
+_BADNESS = [Enforcement.EXACT, Enforcement.NARROWED, Enforcement.WIDENED, Enforcement.REFUSED]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,14 @@ class AuditReport:
         return not self.unmet
 
     @property
+    def worst(self) -> Enforcement:
+        """The worst that is made of any feature."""
+        return max((finding.enforcement for finding in self.findings), key=_BADNESS.index, default=Enforcement.EXACT)
+
+    @property
     def badness(self) -> tuple[int, int]:
         """Orders backends: the worst that one does, then how often it is not exact."""
-        return max((_BADNESS[finding.enforcement] for finding in self.findings), default=0), len(self.unmet)
+        return _BADNESS.index(self.worst), len(self.unmet)
 
     def describe(self) -> list[str]:
         """A line for each feature that is not enforced exactly."""
