@@ -190,13 +190,22 @@ def _finish(record: RunRecord, run_dir: Path, trackers: GuardedTrackers, console
         console.print(form_table(record.forms))
     for difference in record.differences:
         console.print(_explained(difference), highlight=False)
-    for failure in record.failures:
-        console.print(f"left out: {failure['task']} {failure['question_id']} ({failure['method']}): {failure['error']}")
+    for failure, methods in _by_request(record.failures).items():
+        console.print(f"left out: {' '.join(failure[:2])} ({', '.join(methods)}): {failure[2]}", soft_wrap=True)
     for failure in record.draft_errors:
         console.print(f"drafter failed: {failure['method']}, {failure['question_id']}: {failure['draft_error']}")
     if record.interrupted:
         console.print("interrupted: only what every method had answered is counted")
     console.print(f"report: {run_dir / 'report.html'}", highlight=False, soft_wrap=True)
+
+
+def _by_request(failures: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str, str], list[str]]:
+    """The methods that failed on a request in the same way, by task, question and error."""
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for failure in failures:
+        methods = found.setdefault((failure["task"], failure["question_id"], failure["error"]), [])
+        methods += [] if failure["method"] in methods else [failure["method"]]
+    return found
 
 
 def _explained(difference: Difference) -> str:

@@ -50,7 +50,7 @@ class StepEvent:
     num_emitted: int
     """Tokens that reached the output, after the stop cut."""
     num_cut: int
-    """Verified tokens thrown away behind a stop."""
+    """Verified tokens thrown away behind a stop; the token that never comes behind the end of a form is one."""
     grammar_states: list[str]
     """What the token of each verified row is a part of, the row behind the committed tokens first, then one behind each
     draft token (GRAMMAR_STATES of specinfer.protocols); empty where the output has no form."""

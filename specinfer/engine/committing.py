@@ -76,10 +76,11 @@ class Committer:
             rows = logits[[first, *(first + 1 + node for node in item.path)][:num_kept]]
             request.text.add_logprobs(raw_logprobs(rows, emitted, request.params.logprobs, self.tokenizer), emitted)
         if row.num_drafts:
-            self.drafter.count(request, row.num_drafts, item.num_accepted)
-        outcome.draft_p, outcome.path, outcome.distance = item.draft_p, item.path, sum(item.distances[:num_kept])
+            self.drafter.count(request, row.num_drafts, len(item.accepted))
+        outcome.draft_p, outcome.path, outcome.distance = item.draft_p, item.accepted, sum(item.distances[:num_kept])
         outcome.next_token_id = item.token_ids[-1] if item.error is None else None
-        outcome.num_emitted, outcome.num_cut = num_kept, len(item.token_ids) - num_kept
+        outcome.num_emitted = num_kept
+        outcome.num_cut = len(item.accepted) + 1 - num_kept if item.token_ids else 0
         outcome.form, outcome.legal_mass = item.form, item.legal_mass
         self._end(request, item, emitted, done)
         return kept

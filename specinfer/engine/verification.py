@@ -29,10 +29,12 @@ class SampledRow:
     span: LogitsSpan
     draft_p: list[float]
     """p of each scheduled draft token."""
+    accepted: tuple[int, ...] = ()
+    """The draft nodes that the verifier accepted"""
     path: tuple[int, ...] = ()
-    """The accepted draft nodes"""
+    """Those that a token follows: all of them, up to one behind which there is no law, such as an end of a form"""
     token_ids: list[int] = field(default_factory=list)
-    """Accepted draft tokens, then the token after them; empty where there is an error."""
+    """The tokens of `path`, then the token after them; empty where there is an error."""
     distances: tuple[float, ...] = ()
     """As in Verdict"""
     choices: list[int] = field(default_factory=list)
@@ -42,10 +44,6 @@ class SampledRow:
     """What the request's form said of the rows"""
     legal_mass: Sequence[float] = ()
     """What the target's law gives to the tokens that the form allows, a value a row"""
-
-    @property
-    def num_accepted(self) -> int:
-        return len(self.path)
 
 
 def verify_rows(
@@ -108,6 +106,7 @@ def _apply(result: SampledRow, draft: Draft, target: ProcessedRows, verdict: Ver
     if isinstance(verdict, RequestError):
         result.error = verdict
         return
+    result.accepted = verdict.path
     verdict = cut_verdict(verdict, target, draft.token_ids)
     result.path, result.distances = verdict.path, verdict.distances
     result.token_ids = [*(draft.token_ids[node] for node in verdict.path), verdict.token_id]

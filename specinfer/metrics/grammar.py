@@ -96,6 +96,8 @@ def _add_step(found: dict[str, StateFigures], event: Mapping[str, Any]) -> None:
         children[(parents[node] if parents else node - 1) + 1].append(node)
     path: Sequence[int] = event["accepted_path"] if parents else range(event["num_accepted"])
     for row in [0, *(node + 1 for node in path)]:
+        if not event["mask_popcounts"][row]:
+            continue  # behind an accepted end no token is chosen
         figures = found.setdefault(event["grammar_states"][row], StateFigures())
         figures.num_rows += 1
         figures._log_popcount += math.log(max(event["mask_popcounts"][row], 1))

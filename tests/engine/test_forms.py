@@ -19,6 +19,8 @@ from specinfer import LLM, Draft, EngineConfig, FinishReason, IllegalDrafts, Sam
 from specinfer.config import CacheConfig, SchedulerConfig, StructuredConfig
 from specinfer.engine.forming import token_table
 from specinfer.forms import AuditPolicy
+from specinfer.metrics import table
+from specinfer.metrics.grammar import ALL_STATES, by_grammar_state
 from specinfer.models.loading import _eos_token_ids
 from specinfer.protocols import CompiledGrammar, LoadedModel, Randomness
 from specinfer.structured.manager import GrammarManager
@@ -344,6 +346,19 @@ def test_a_draft_that_goes_on_behind_an_end_is_cut_there(
     for event in llm.events:
         assert EOS not in event.draft_token_ids[:-1]
     llm.grammars.close()
+
+
+def test_a_drafted_end_counts_as_accepted_like_any_token(run: Run, grammars: GrammarManager) -> None:
+    llm = LLM(CONFIG, "forced", loaded_model=rambling(), grammars=grammars)
+    output = llm.generate([[65]], greedy(StructuredOutputs(choice=["abc"])))[0]
+    assert tokens(output) == [*b"abc", EOS]
+    drafted = [event for event in llm.events if event.draft_token_ids]
+    assert drafted and all(event.num_accepted == len(event.draft_token_ids) for event in drafted)
+    sampled = [event for event in llm.events if event.next_token_id is not None]
+    assert all(event.num_emitted + event.num_cut == event.num_accepted + 1 for event in sampled)
+    figures = by_grammar_state(table.from_events(llm.events))
+    assert figures["forced"].acceptance == 1.0
+    assert figures["forced"].num_rows == figures[ALL_STATES].num_rows == sum(e.num_emitted for e in drafted)
 
 
 def test_an_end_that_only_the_tokenizer_knows_ends_a_form() -> None:

@@ -21,7 +21,7 @@ from specinfer.types import SamplingParams
 from tests.experiments.conftest import Compose
 from tests.experiments.foreign import RepeatLast
 
-NEEDS_HEADS = {"proposers", "batch_sizes", "demo", "grammar_factorial"}
+NEEDS_HEADS = {"proposers", "batch_sizes", "demo", "grammar_factorial", "json_schema"}
 """Experiments whose drafters are trained for a real target"""
 EXPERIMENTS = sorted(path.stem for path in (Path(conf.__file__).parent / "experiment").glob("*.yaml"))
 

@@ -34,6 +34,10 @@ PARAMS = SamplingParams(temperature=1.1, seed=0, max_tokens=4, structured_output
 BACKENDS = registry.names("grammars")
 CONFIG = EngineConfig(cache=CacheConfig(block_size=4, num_blocks=64), structured=StructuredConfig(isolate=False))
 PREEMPTING = dataclasses.replace(CONFIG, cache=CacheConfig(block_size=4, num_blocks=4))
+COMPANIONS = [
+    SamplingParams(temperature=0, max_tokens=5),
+    SamplingParams(temperature=0, max_tokens=5, structured_outputs=FORM),
+]
 SMALL_CHUNKS = dataclasses.replace(CONFIG, scheduler=SchedulerConfig(max_num_batched_tokens=4, max_num_seqs=2))
 
 
@@ -73,10 +77,12 @@ def law_of(
     policy: IllegalDrafts = IllegalDrafts.KEEP,
     config: EngineConfig = CONFIG,
     beside: Sequence[SamplingParams] = (),
+    max_tokens: int = 4,
 ) -> Law:
     """The enumerated law of one request's tokens, greedy requests beside it."""
     config = dataclasses.replace(config, structured=dataclasses.replace(config.structured, illegal_drafts=policy))
-    params = dataclasses.replace(PARAMS, structured_outputs=dataclasses.replace(FORM, backend=backend))
+    form = dataclasses.replace(FORM, backend=backend)
+    params = dataclasses.replace(PARAMS, structured_outputs=form, max_tokens=max_tokens)
 
     def one(randomness: Randomness) -> list[int]:
         llm = LLM(config, make(), verifier, loaded_model=loaded or target(), grammars=grammars, randomness=randomness)
@@ -195,15 +201,45 @@ def test_the_law_is_the_same_in_every_combination(case: Case, grammars: GrammarM
     check_law(case, grammars, plain)
 
 
-@pytest.mark.parametrize("config", [PREEMPTING, SMALL_CHUNKS], ids=["preempting", "small chunks"])
-@pytest.mark.parametrize("policy", IllegalDrafts)
-@pytest.mark.parametrize("make", [sampled_chain, lambda: zoo.make("ngram", "chain", vocab_size=4, num_draft_tokens=3)])
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_the_law_is_the_same_in_every_combination_after_preemption(case: Case, grammars: GrammarManager) -> None:
+    (name, kind), backend, policy = case
+    plain = law_of(grammars, lambda: None, max_tokens=3)
+    found = law_of(
+        grammars,
+        lambda: zoo.make(name, kind, vocab_size=4, num_draft_tokens=3),
+        backend=backend,
+        policy=policy,
+        config=PREEMPTING,
+        beside=COMPANIONS,
+        max_tokens=3,
+    )
+    assert_same_law(found, plain)
+
+
+def sampled_token() -> Any:
+    return SampledProposer(law=law_of_q, num_draft_tokens=1)
+
+
+COMPANY = list(
+    itertools.product(
+        [sampled_token, lambda: zoo.make("ngram", "chain", vocab_size=4, num_draft_tokens=3)],
+        IllegalDrafts,
+        [PREEMPTING, SMALL_CHUNKS],
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("make", "policy", "config"),
+    [pytest.param(*case, marks=[pytest.mark.slow] if n in {1, 2} else []) for n, case in enumerate(COMPANY)],
+)
 def test_the_law_is_the_same_in_company_in_chunks_and_after_preemption(
-    make: Make, policy: IllegalDrafts, config: EngineConfig, grammars: GrammarManager, plain: Law
+    make: Make, policy: IllegalDrafts, config: EngineConfig, grammars: GrammarManager
 ) -> None:
-    free = SamplingParams(temperature=0, max_tokens=5)
-    constrained = SamplingParams(temperature=0, max_tokens=5, structured_outputs=FORM)
-    found = law_of(grammars, make, policy=policy, config=config, beside=[free, constrained])
+    plain = law_of(grammars, lambda: None, max_tokens=3)  # first, so that no path waits for a compilation
+    found = law_of(grammars, make, policy=policy, config=config, beside=COMPANIONS, max_tokens=3)
     assert_same_law(found, plain)
 
 
