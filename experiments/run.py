@@ -190,10 +190,10 @@ def _finish(record: RunRecord, run_dir: Path, trackers: GuardedTrackers, console
         console.print(form_table(record.forms))
     for difference in record.differences:
         console.print(_explained(difference), highlight=False)
-    for failure, methods in _by_request(record.failures).items():
-        console.print(f"left out: {' '.join(failure[:2])} ({', '.join(methods)}): {failure[2]}", soft_wrap=True)
-    for failure in record.draft_errors:
-        console.print(f"drafter failed: {failure['method']}, {failure['question_id']}: {failure['draft_error']}")
+    for (task, question_id, error), methods in _by_request(record.failures).items():
+        console.print(f"left out: {task} {question_id} ({', '.join(methods)}): {error}", soft_wrap=True)
+    for unhelped in record.draft_errors:
+        console.print(f"drafter failed: {unhelped['method']}, {unhelped['question_id']}: {unhelped['draft_error']}")
     if record.interrupted:
         console.print("interrupted: only what every method had answered is counted")
     console.print(f"report: {run_dir / 'report.html'}", highlight=False, soft_wrap=True)
